@@ -1,0 +1,70 @@
+// The graph of a model after reading: values, nodes and attributes, by index.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "ompipe/model/payload.h"
+#include "ompipe/model/types.h"
+
+namespace ompipe::model {
+
+using ValueId = int32_t;
+using NodeId = int32_t;
+
+// A small tensor that resolution may look into (shape arithmetic, axes, scalars): elements little-endian in `bytes`.
+struct ConstantTensor {
+  DType dtype = DType::undefined;
+  Shape dims;
+  std::vector<uint8_t> bytes;
+
+  // The elements as int64 (any integer type). The dtype must be an integer or boolean one.
+  std::vector<int64_t> as_int64() const;
+};
+
+// What a value is, beside the output of a node.
+enum class ValueSource : uint8_t {
+  node,            // computed
+  graph_input,     // fed by the caller
+  overridable,     // an initializer that is also a graph input: the caller may feed it; never prepared, never persisted
+  initializer,     // constant bytes in a payload (initializers, tensors in Constant nodes)
+  constant,        // small and already known (folded, or read inline); `constant` below is set
+};
+
+struct Value {
+  std::string name;
+  ValueSource source = ValueSource::node;
+  DType dtype = DType::undefined;        // undefined: not inferred
+  SymbolicShape shape;                   // valid when has_shape
+  bool has_shape = false;
+  PayloadId payload = kNone;             // initializer, overridable
+  int32_t constant = kNone;              // index into ResolvedModel::constants
+  NodeId producer = kNone;
+};
+
+struct Attribute;
+using AttributeValue = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, ConstantTensor>;
+struct Attribute {
+  std::string name;
+  AttributeValue value;
+};
+
+struct Node {
+  std::string name;      // as in the model; "<op>_<index>" when it has none
+  std::string op_type;
+  std::string domain;    // "" is ai.onnx
+  int64_t opset = 0;     // version of the domain that the model imports
+  std::vector<ValueId> inputs, outputs;  // kNone: absent optional
+  std::vector<Attribute> attributes;
+
+  int64_t int_attribute(const char* name, int64_t absent) const;
+  float float_attribute(const char* name, float absent) const;
+  std::string string_attribute(const char* name, const std::string& absent) const;
+  std::vector<int64_t> ints_attribute(const char* name) const;  // empty when absent
+  const AttributeValue* attribute(const char* name) const;      // null when absent
+};
+
+}  // namespace ompipe::model
