@@ -1,0 +1,139 @@
+// The immutable plan: which prepared objects a model needs, how each is made from payload bytes, and the order of its segments.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ompipe/kernels/packed_matmul.h"
+#include "ompipe/model/resolved_model.h"
+
+namespace ompipe::plan {
+
+using ObjectId = int32_t;
+using SegmentId = int32_t;
+using ActionId = int32_t;
+inline constexpr int32_t kNone = -1;
+
+// What the bytes of a prepared object are.
+enum class ObjectKind : uint8_t {
+  packed_matmul,  // B (with its scales and zero points) in a kernel's packed layout
+  source_form,    // one payload as the file holds it: embedding tables, rotary caches, other large constants
+  bundle,         // the small source-form payloads of one segment, coalesced
+};
+
+// One contiguous range of a file to be read. `staging_offset` says where it lands in its chunk's staging (or in the aux staging).
+struct Read {
+  int32_t file = kNone;  // index into the model's files
+  uint64_t offset = 0, length = 0;
+  uint64_t staging_offset = 0;
+};
+
+// A payload that takes part in an object, and where its bytes are to be found.
+struct Source {
+  model::PayloadId payload = kNone;
+  uint64_t staging_offset = 0;  // in the chunk's staging (bundles), in the aux staging (scales, zero points); 0 for a main source
+  uint64_t object_offset = 0;   // in the object (bundles and source form)
+};
+
+// A unit of reading and of packing: one load gate, one prepack task. Multiples of 1 MiB of the main source, the last one shorter.
+struct Chunk {
+  std::vector<Read> reads;
+  uint64_t begin = 0, end = 0;    // of the main source (packed_matmul, source_form); 0, staged bytes for a bundle
+  uint64_t staging_bytes = 0;     // 0: the reads go straight to the object (source_form without decoding)
+};
+
+// A prepared object: identity, recipe, sizes. Requests with the same sources and layout share one.
+struct PreparedObject {
+  ObjectKind kind = ObjectKind::source_form;
+  std::string name;                // of its main source, for people
+  std::string key;                 // ordered source lineage + layout + device
+  std::string layout_key;
+  kernels::PackedLayout layout;    // packed_matmul only
+  uint64_t bytes = 0;              // of the prepared form
+  std::vector<Source> sources;     // [0] is the main source
+  std::vector<Read> aux_reads;     // read first, whole: scales and zero points
+  uint64_t aux_staging_bytes = 0;
+  std::vector<Chunk> chunks;       // at least one
+  uint64_t source_bytes = 0;       // file bytes of all its sources
+  double prepack_ns = 0;           // predicted, all chunks together
+  bool row_addressable = false;    // an embedding table
+  std::vector<SegmentId> uses;     // ascending
+};
+
+// Where an input of a node comes from while it runs.
+struct Operand {
+  enum class Kind : uint8_t {
+    absent,
+    value,     // of the invocation's frame: `index` is a ValueId
+    constant,  // `index` is an index into the model's constants
+    source,    // bytes of a source-form payload at `offset` in object `index`
+    packed,    // object `index`, whole, in its packed layout; the node's scales and zero points are absent then
+    overridable,  // the caller's value when it feeds one, else as `source`; `value` is the ValueId
+  } kind = Kind::absent;
+  int32_t index = kNone;
+  uint64_t offset = 0;
+  model::ValueId value = kNone;
+};
+
+// One node of the sequence.
+struct Action {
+  model::NodeId node = kNone;
+  std::vector<Operand> inputs;  // as many as the node has
+};
+
+// A range of actions that runs as one task, once all its requirements are resident.
+struct Segment {
+  std::string name;
+  ActionId begin = 0, end = 0;
+  std::vector<ObjectId> requirements;  // ascending, no repeats
+};
+
+// A value's life over the action sequence, for the frame's memory plan.
+struct ValueLife {
+  ActionId defined = kNone;   // kNone: fed or constant
+  ActionId last_use = kNone;  // kNone: never used
+  bool output = false;        // of the graph: lives in the IOArena
+};
+
+struct PlanOptions {
+  uint64_t chunk_bytes = 2u << 20;  // a multiple of 1 MiB
+  kernels::Isa isa;
+  int max_large_objects = 4;        // of one segment
+  uint64_t bundle_limit_bytes = 64u << 10;
+};
+
+// What a segment needs at once when nothing is resident; the gang of design_residency.md.
+struct Gang {
+  uint64_t prepared_bytes = 0;     // rounded to 4 KiB an object
+  uint64_t staging_bytes = 0;      // aux staging and one chunk an object
+  int32_t objects = 0;
+};
+
+// Immutable after build_plan. Shared by sessions, invocations and the report; safe to read from any thread.
+struct PreparedExecutionPlan {
+  std::shared_ptr<const model::ResolvedModel> model;
+  PlanOptions options;
+  std::vector<PreparedObject> objects;  // in the order of their first use
+  std::vector<Action> actions;
+  std::vector<Segment> segments;
+  std::vector<Gang> gangs;              // of each segment
+  std::vector<ValueLife> lives;         // by ValueId
+  Gang largest_gang;                    // the maximum of each figure
+  uint64_t packed_bytes = 0;            // of all objects, rounded
+  uint64_t source_bytes = 0;
+
+  // The first segment at or after `from` that uses the object; kNone when no later one does.
+  SegmentId next_use(ObjectId object, SegmentId from) const;
+};
+
+// Builds the plan of a frozen model. Errors: bad_model when an operator's weights can't be prepared as asked, usage when
+// chunk_bytes isn't a positive multiple of 1 MiB.
+Result<std::shared_ptr<const PreparedExecutionPlan>> build_plan(std::shared_ptr<const model::ResolvedModel> model,
+                                                                const PlanOptions& options);
+
+// Bytes that a prepared object occupies: rounded up to 4 KiB, as the PreparedArena counts them.
+uint64_t resident_bytes(const PreparedObject& object);
+
+}  // namespace ompipe::plan
