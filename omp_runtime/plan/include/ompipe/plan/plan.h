@@ -1,4 +1,5 @@
-// The immutable plan: which prepared objects a model needs, how each is made from payload bytes, and the order of its segments.
+// The immutable plan: which prepared objects a model needs, how each is made from payload bytes, and the order of its
+// segments.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ enum class ObjectKind : uint8_t {
   bundle,         // the small source-form payloads of one segment, coalesced
 };
 
-// One contiguous range of a file to be read. `staging_offset` says where it lands in its chunk's staging (or in the aux staging).
+// One contiguous range of a file to be read. `staging_offset` says where it lands in its chunk's staging (or in the aux
+// staging).
 struct Read {
   int32_t file = kNone;  // index into the model's files
   uint64_t offset = 0, length = 0;
@@ -33,43 +35,45 @@ struct Read {
 // A payload that takes part in an object, and where its bytes are to be found.
 struct Source {
   model::PayloadId payload = kNone;
-  uint64_t staging_offset = 0;  // in the chunk's staging (bundles), in the aux staging (scales, zero points); 0 for a main source
-  uint64_t object_offset = 0;   // in the object (bundles and source form)
+  uint64_t staging_offset =
+      0;  // in the chunk's staging (bundles), in the aux staging (scales, zero points); 0 for a main source
+  uint64_t object_offset = 0;  // in the object (bundles and source form)
 };
 
-// A unit of reading and of packing: one load gate, one prepack task. Multiples of 1 MiB of the main source, the last one shorter.
+// A unit of reading and of packing: one load gate, one prepack task. Multiples of 1 MiB of the main source, the last
+// one shorter.
 struct Chunk {
   std::vector<Read> reads;
-  uint64_t begin = 0, end = 0;    // of the main source (packed_matmul, source_form); 0, staged bytes for a bundle
-  uint64_t staging_bytes = 0;     // 0: the reads go straight to the object (source_form without decoding)
+  uint64_t begin = 0, end = 0;  // of the main source (packed_matmul, source_form); 0, staged bytes for a bundle
+  uint64_t staging_bytes = 0;   // 0: the reads go straight to the object (source_form without decoding)
 };
 
 // A prepared object: identity, recipe, sizes. Requests with the same sources and layout share one.
 struct PreparedObject {
   ObjectKind kind = ObjectKind::source_form;
-  std::string name;                // of its main source, for people
-  std::string key;                 // ordered source lineage + layout + device
+  std::string name;  // of its main source, for people
+  std::string key;   // ordered source lineage + layout + device
   std::string layout_key;
-  kernels::PackedLayout layout;    // packed_matmul only
-  uint64_t bytes = 0;              // of the prepared form
-  std::vector<Source> sources;     // [0] is the main source
-  std::vector<Read> aux_reads;     // read first, whole: scales and zero points
+  kernels::PackedLayout layout;  // packed_matmul only
+  uint64_t bytes = 0;            // of the prepared form
+  std::vector<Source> sources;   // [0] is the main source
+  std::vector<Read> aux_reads;   // read first, whole: scales and zero points
   uint64_t aux_staging_bytes = 0;
-  std::vector<Chunk> chunks;       // at least one
-  uint64_t source_bytes = 0;       // file bytes of all its sources
-  double prepack_ns = 0;           // predicted, all chunks together
-  bool row_addressable = false;    // an embedding table
-  std::vector<SegmentId> uses;     // ascending
+  std::vector<Chunk> chunks;     // at least one
+  uint64_t source_bytes = 0;     // file bytes of all its sources
+  double prepack_ns = 0;         // predicted, all chunks together
+  bool row_addressable = false;  // an embedding table
+  std::vector<SegmentId> uses;   // ascending
 };
 
 // Where an input of a node comes from while it runs.
 struct Operand {
   enum class Kind : uint8_t {
     absent,
-    value,     // of the invocation's frame: `index` is a ValueId
-    constant,  // `index` is an index into the model's constants
-    source,    // bytes of a source-form payload at `offset` in object `index`
-    packed,    // object `index`, whole, in its packed layout; the node's scales and zero points are absent then
+    value,        // of the invocation's frame: `index` is a ValueId
+    constant,     // `index` is an index into the model's constants
+    source,       // bytes of a source-form payload at `offset` in object `index`
+    packed,       // object `index`, whole, in its packed layout; the node's scales and zero points are absent then
     overridable,  // the caller's value when it feeds one, else as `source`; `value` is the ValueId
   } kind = Kind::absent;
   int32_t index = kNone;
@@ -100,14 +104,14 @@ struct ValueLife {
 struct PlanOptions {
   uint64_t chunk_bytes = 2u << 20;  // a multiple of 1 MiB
   kernels::Isa isa;
-  int max_large_objects = 4;        // of one segment
+  int max_large_objects = 4;  // of one segment
   uint64_t bundle_limit_bytes = 64u << 10;
 };
 
 // What a segment needs at once when nothing is resident; the gang of design_residency.md.
 struct Gang {
-  uint64_t prepared_bytes = 0;     // rounded to 4 KiB an object
-  uint64_t staging_bytes = 0;      // aux staging and one chunk an object
+  uint64_t prepared_bytes = 0;  // rounded to 4 KiB an object
+  uint64_t staging_bytes = 0;   // aux staging and one chunk an object
   int32_t objects = 0;
 };
 
@@ -118,18 +122,18 @@ struct PreparedExecutionPlan {
   std::vector<PreparedObject> objects;  // in the order of their first use
   std::vector<Action> actions;
   std::vector<Segment> segments;
-  std::vector<Gang> gangs;              // of each segment
-  std::vector<ValueLife> lives;         // by ValueId
-  Gang largest_gang;                    // the maximum of each figure
-  uint64_t packed_bytes = 0;            // of all objects, rounded
+  std::vector<Gang> gangs;       // of each segment
+  std::vector<ValueLife> lives;  // by ValueId
+  Gang largest_gang;             // the maximum of each figure
+  uint64_t packed_bytes = 0;     // of all objects, rounded
   uint64_t source_bytes = 0;
 
   // The first segment at or after `from` that uses the object; kNone when no later one does.
   SegmentId next_use(ObjectId object, SegmentId from) const;
 };
 
-// Builds the plan of a frozen model. Errors: bad_model when an operator's weights can't be prepared as asked, usage when
-// chunk_bytes isn't a positive multiple of 1 MiB.
+// Builds the plan of a frozen model. Errors: bad_model when an operator's weights can't be prepared as asked, usage
+// when chunk_bytes isn't a positive multiple of 1 MiB.
 Result<std::shared_ptr<const PreparedExecutionPlan>> build_plan(std::shared_ptr<const model::ResolvedModel> model,
                                                                 const PlanOptions& options);
 

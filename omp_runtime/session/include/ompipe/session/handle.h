@@ -1,0 +1,48 @@
+// The handle of one preparation or one inference: wait for it, ask for it, learn how it ended.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ompipe/arenas/error.h"
+
+namespace ompipe::session {
+
+struct Completion;  // shared with the policy; see completion.h
+
+// How a handle ended, beyond its Status.
+struct Diagnostics {
+  std::string failed_task;              // "prepack layers.3.down", "segment lm_head"; empty when nothing failed
+  std::vector<std::string> suppressed;  // tasks that did not run because of it
+  double submission_s = 0;              // time the submitting call took
+  bool hot = false;                     // nothing had to be read or prepared
+  std::vector<double> segment_wait_s;   // of each segment: from its predecessor's end (or submission) to its own start
+};
+
+// Movable, not copyable. Keeps session, context and stores alive. The destructor waits: a caller's inputs may be freed
+// after it. Thread rule: Wait and IsReady may be called from many threads; moving and destroying are the owner's.
+class ExecutionHandle {
+ public:
+  ExecutionHandle() = default;
+  explicit ExecutionHandle(std::shared_ptr<Completion> completion);
+  ExecutionHandle(ExecutionHandle&&) noexcept = default;
+  ExecutionHandle& operator=(ExecutionHandle&& other) noexcept;
+  ~ExecutionHandle();
+
+  // Returns when every task of this handle's own is terminal, with its first error.
+  Status Wait() const;
+  bool IsReady() const;  // never blocks
+  // Asks that nothing more of this handle's own starts; Wait then returns an error of kind cancelled, unless it was
+  // done before. Tasks of the session that others want go on.
+  void Cancel();
+  // Only after Wait has returned.
+  const Diagnostics& diagnostics() const;
+  bool valid() const { return completion_ != nullptr; }
+
+ private:
+  std::shared_ptr<Completion> completion_;
+};
+
+}  // namespace ompipe::session

@@ -1,0 +1,56 @@
+// A runtime: the scheduler's threads, the I/O service, the budgets and one policy, leased by any number of sessions.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "ompipe/arenas/error.h"
+#include "ompipe/session/options.h"
+
+namespace ompipe::session {
+
+// Figures of one memory domain, in bytes.
+struct DomainFigures {
+  uint64_t limit = 0, live = 0, peak = 0, retained = 0;
+};
+
+// A snapshot for the report. Names are the contract's.
+struct RuntimeFigures {
+  std::string scheduler, scheduling_slice, openmp_runtime;
+  bool fallback_used = false;
+  int threads = 0, io_threads = 0, executor = 0;
+  std::map<std::string, std::string> openmp_environment;  // variables that are set
+  std::string placement;
+  std::map<std::string, DomainFigures> arenas;  // preparation, prepared, mapped, execution, io
+  uint64_t global_peak_bytes = 0;
+  uint64_t logical_read_bytes = 0, physical_read_bytes = 0, portable_read_bytes = 0, copied_bytes = 0, mapped_bytes = 0;
+  double read_s = 0, io_cpu_s = 0;
+  uint64_t tasks_created = 0, segments = 0, promotions = 0, gates_opened = 0, peak_bytes_in_flight = 0, evictions = 0,
+           rematerialised = 0, fallbacks = 0, ran_on_coordinator = 0;
+};
+
+class RuntimeCore;  // private
+
+// Thread rule: every function may be called from any thread.
+class Runtime {
+ public:
+  // Starts the scheduler's threads and the I/O threads. Errors: usage for an unknown scheduler or placement,
+  // environment when the environment forbids the scheduler asked for and no fallback is named; the reason names the
+  // variable.
+  static Result<std::shared_ptr<Runtime>> open(const RuntimeOptions& options);
+  // Waits for every handle, drains the scheduler, joins the I/O threads. All sessions must be closed before.
+  ~Runtime();
+
+  RuntimeFigures figures() const;
+  // Live bytes, tokens, pins, reads, events: every one of them zero when no session is open. For tests.
+  Status audit() const;
+
+  RuntimeCore& core() { return *core_; }
+
+ private:
+  explicit Runtime(std::unique_ptr<RuntimeCore> core);
+  std::unique_ptr<RuntimeCore> core_;
+};
+
+}  // namespace ompipe::session

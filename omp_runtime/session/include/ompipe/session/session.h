@@ -1,0 +1,54 @@
+// A session: one model, planned, its prepared objects, and the calls that prepare it and run it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ompipe/exec/context.h"
+#include "ompipe/plan/plan.h"
+#include "ompipe/session/handle.h"
+#include "ompipe/session/options.h"
+#include "ompipe/session/runtime.h"
+
+namespace ompipe::session {
+
+// One prepared object, for the report.
+struct ObjectFigures {
+  std::string key, name, source, layout, state;
+  uint32_t generation = 0;
+  uint64_t bytes = 0;
+};
+
+class SessionCore;  // private
+
+// Thread rule: every function may be called from any thread; a context belongs to one invocation until its handle is
+// terminal.
+class RuntimeSession {
+ public:
+  // Opens, resolves and plans the model; reads no weight byte. Errors as io, model and plan give them.
+  static Result<std::unique_ptr<RuntimeSession>> open(std::shared_ptr<Runtime> runtime, const std::string& model_path,
+                                                      const SessionOptions& options);
+  // Waits for its handles' tasks, then gives every byte back.
+  ~RuntimeSession();
+
+  // Prepares every object of the plan, in the order of first use. Pending until the missing set fits (mode eager:
+  // reserved as a whole, or filled to the limit); cannot_fit, with the numbers, when it never can.
+  ExecutionHandle PrepareAsync();
+  Status Prepare() { return PrepareAsync().Wait(); }
+
+  // Runs the model on `context`, which must live until the handle is terminal. Never blocks. Errors (in the handle):
+  // usage for inputs that don't fit the model; cannot_fit, with the numbers, before any read; what reads, digests and
+  // kernels report.
+  ExecutionHandle RunAsync(exec::RuntimeContext& context);
+  Status Run(exec::RuntimeContext& context) { return RunAsync(context).Wait(); }
+
+  const plan::PreparedExecutionPlan& plan() const;
+  std::vector<ObjectFigures> objects() const;
+
+ private:
+  explicit RuntimeSession(std::shared_ptr<SessionCore> core);
+  std::shared_ptr<SessionCore> core_;
+};
+
+}  // namespace ompipe::session
