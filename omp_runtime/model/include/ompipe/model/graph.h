@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <string>
-#include <unordered_map>
 #include <variant>
 #include <vector>
 
+#include "ompipe/model/ops.h"
 #include "ompipe/model/payload.h"
 #include "ompipe/model/types.h"
 
@@ -14,6 +14,9 @@ namespace ompipe::model {
 
 using ValueId = int32_t;
 using NodeId = int32_t;
+
+// Integers of any width, and booleans.
+bool is_integer(DType type);
 
 // A small tensor that resolution may look into (shape arithmetic, axes, scalars): elements little-endian in `bytes`.
 struct ConstantTensor {
@@ -59,7 +62,10 @@ struct Node {
   int64_t opset = 0;     // version of the domain that the model imports
   std::vector<ValueId> inputs, outputs;  // kNone: absent optional
   std::vector<Attribute> attributes;
+  bool has_subgraph = false;             // If, Loop, Scan: an attribute holds a graph, which is not kept
+  const OpSpec* spec = nullptr;          // static row of the operator; null until resolution has chosen a kernel
 
+  OpKind kind() const { return spec ? spec->kind : OpKind::none; }
   int64_t int_attribute(const char* name, int64_t absent) const;
   float float_attribute(const char* name, float absent) const;
   std::string string_attribute(const char* name, const std::string& absent) const;

@@ -1,6 +1,7 @@
 // Element types and shapes, as the ONNX standard numbers and writes them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,5 +31,6 @@ struct Dim {
   std::string symbol = {};
 };
 using SymbolicShape = std::vector<Dim>;
+std::string shape_text(const SymbolicShape& shape);  // "[batch_size, 8, ?]"
 
 }  // namespace ompipe::model

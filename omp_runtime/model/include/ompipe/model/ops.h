@@ -1,0 +1,51 @@
+// The operators this runtime knows: one row each, found by domain, name and version.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace ompipe::model {
+
+// What a node computes: the kernel that runs it. `none` until resolution has chosen one.
+enum class OpKind : uint8_t {
+  none,
+  // com.microsoft and the decoder exports' fused norms
+  mat_mul_nbits, group_query_attention, simplified_layer_norm, skip_simplified_layer_norm, gather_block_quantized,
+  // products
+  mat_mul, gemm,
+  // element-wise, one input
+  cast, sigmoid, sqrt, erf, tanh, relu, neg, gelu,
+  // element-wise, several inputs, broadcast
+  add, sub, mul, div, pow, min, max, equal, where,
+  // along axes
+  softmax, reduce_sum, reduce_mean, layer_norm,
+  // shapes and movement
+  constant, identity, shape, reshape, transpose, unsqueeze, squeeze, concat, slice, split, gather, expand,
+  constant_of_shape, range,
+};
+
+class InferContext;
+
+// Writes the outputs' dtypes, shapes and, where they can be known, small integer contents; false after InferContext::fail.
+using InferFunction = bool (*)(InferContext&);
+
+// One operator in a range of versions that share rule and kernel. Adding an operator is a row and a function.
+struct OpSpec {
+  std::string_view domain, name;  // "" is ai.onnx
+  int64_t min_version, max_version;
+  OpKind kind;
+  int min_inputs, max_inputs;     // -1: any number
+  int max_outputs;                // -1: any number
+  InferFunction infer;
+  // Bit i: the shape depends on the contents of input i (axes, a shape, starts), so resolution reads it when it is constant and small.
+  uint32_t shape_operands = 0;
+};
+
+// The row for a node, or null: unknown operator, or known only in other versions. Any thread.
+const OpSpec* find_op(std::string_view domain, std::string_view name, int64_t version);
+// Every row of that name in that domain, for error texts; any thread.
+std::span<const OpSpec* const> all_ops();
+
+}  // namespace ompipe::model

@@ -1,0 +1,35 @@
+// From an .onnx file to a graph whose tensors are payload descriptors: nothing but metadata is read.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ompipe/arenas/error.h"
+#include "ompipe/model/graph.h"
+#include "ompipe/model/payload.h"
+#include "ompipe/model/resolved_model.h"
+
+namespace ompipe::model {
+
+struct ReadOptions {
+  std::string digests_path;  // a trusted list of payload digests; empty: none. It wins over the model's own checksums
+};
+
+// A model as its file states it. Nodes stand in the file's order; Constant nodes have become initializers.
+struct ModelGraph {
+  ModelMetadata metadata;
+  std::vector<SourceFile> files;  // [0] is the .onnx file
+  std::vector<Payload> payloads;
+  std::vector<ConstantTensor> constants;
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<Port> inputs, outputs;  // initializers that are inputs too are inputs when the IR version lets the caller feed them
+  std::vector<std::string> notes;
+};
+
+// Opens and walks a model. Every payload's range has been checked against its file; no byte of one has been touched.
+// Errors: environment (missing, unreadable, a directory), bad_model (damaged protobuf, with the offset in the .onnx file; a tensor
+// whose length, range, dims or location is wrong, with tensor, file, range and what was there).
+Result<ModelGraph> read_model(const std::string& path, const ReadOptions& options);
+
+}  // namespace ompipe::model
