@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ompipe/kernels/packed_matmul.h"
+#include "ompipe/kernels/matmul.h"
 #include "ompipe/model/resolved_model.h"
 
 namespace ompipe::plan {

@@ -1,0 +1,69 @@
+// The exact bookkeeping by which compute threads find work, park and are woken: four counts, a bound on searching, one
+// event count.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "ompipe/schedule/scheduler.h"
+
+namespace ompipe::schedule {
+
+// Announce, look again, then sleep on the announced epoch; whoever makes work visible first and wakes after can't be
+// missed.
+class EventCount {
+ public:
+  uint32_t announce();
+  void cancel();
+  void sleep(uint32_t epoch);
+  void wake(int threads);
+
+ private:
+  alignas(64) std::atomic<uint32_t> epoch_{0};
+  alignas(64) std::atomic<int32_t> waiters_{0};
+};
+
+// Counts of tasks that can run and have not started, of kernels with tiles left, and of threads that search. A task is
+// added only once it can be found, so that nobody spins for a task in the making; its body may even start first (a
+// count is then -1 for a moment). Any thread.
+class Ledger {
+ public:
+  void add(TaskClass task_class);                  // and wakes one thread
+  void started(TaskClass task_class);              // its body has begun
+  bool promote(std::atomic<uint8_t>& class_word);  // speculative to critical, undone when it came too late
+
+  int critical() const { return critical_.load(); }
+  int dispatchable() const { return critical_.load() + speculative_.load(); }
+
+  // At most as many threads search libomp's locked deques as there are tasks to be found.
+  bool begin_search();
+  void end_search();
+
+  // Kernels: whoever takes the last tile takes the kernel off.
+  void open_tiles(int wake_threads);
+  void close_tiles();
+  bool has_tiles() const { return tiles_.load() > 0; }
+
+  // Sleeps unless there is work or `stopped`.
+  void park(const std::atomic<bool>& stopped);
+  void wake_all();
+
+  // True while critical work waits; whoever starts the last of it then owes the serial context one message, which
+  // take_withheld claims. (Without it a speculative gate that was held back would stay closed until some other message
+  // came.)
+  bool withhold();
+  bool take_withheld();
+
+ private:
+  alignas(64) std::atomic<int32_t> critical_{0};
+  alignas(64) std::atomic<int32_t> speculative_{0};
+  alignas(64) std::atomic<int32_t> tiles_{0};
+  alignas(64) std::atomic<int32_t> searching_{0};
+  alignas(64) std::atomic<bool> withheld_{false};
+  EventCount parked_;
+};
+
+// A load's class word: closed until its gate opens, then its TaskClass, then started.
+inline constexpr uint8_t kWordClosed = 0xff, kWordStarted = 0xfe;
+
+}  // namespace ompipe::schedule

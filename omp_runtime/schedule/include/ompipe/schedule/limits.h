@@ -1,0 +1,27 @@
+// Every bound of the schedulers in one place, with the relations between them.
+#pragma once
+
+namespace ompipe::schedule {
+
+inline constexpr int kMaxThreads = 64;        // compute threads of one team
+inline constexpr int kMaxLoadTokens = 64;     // chunks between admission and the report of their prepack
+inline constexpr int kMaxPublishTokens = 48;  // objects between admission and the report of their last named consumer
+inline constexpr int kMaxSlots = 8;           // invocations that are live at once
+inline constexpr int kSegmentsAhead = 2;      // of one invocation: the running one and one created ahead
+inline constexpr int kMaxNamed = 24;          // publish gates that one segment names
+
+inline constexpr int kDefaultLoadTokens = 48;
+inline constexpr int kDefaultPublishTokens = 32;
+
+// libomp runs a task in its creator when the creator's deque of 256 is full, and the coordinator must never compute:
+// gate bodies, opened prepacks and segments all wait in its deque (design_scheduling.md, "Tokens").
+inline constexpr int kCoordinatorDeque = 224;
+static_assert(kMaxLoadTokens + kMaxPublishTokens + (kMaxThreads + 1) + kSegmentsAhead * kMaxSlots <= kCoordinatorDeque);
+static_assert(kDefaultLoadTokens <= kMaxLoadTokens && kDefaultPublishTokens <= kMaxPublishTokens);
+static_assert(kMaxNamed <= kDefaultPublishTokens);
+
+// A kernel with less predicted work than this wakes nobody: a futex wake costs its caller 5 us, and the woken thread
+// runs 27 us later (facts of the design, measured).
+inline constexpr double kWakeAboveNs = 100'000;
+
+}  // namespace ompipe::schedule

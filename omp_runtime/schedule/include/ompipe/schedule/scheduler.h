@@ -1,0 +1,115 @@
+// The interface behind which every scheduler runs the same policy: gates and tasks below, one serial director above.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "ompipe/arenas/error.h"
+#include "ompipe/schedule/limits.h"
+
+namespace ompipe::schedule {
+
+// Tokens are indices into small pools; whoever directs takes and returns them. A token may be used again once every
+// task that names it has reported.
+using LoadToken = int32_t;
+using PublishToken = int32_t;
+using SlotToken = int32_t;
+
+// A task that can run and has not started is counted in one of two classes. Critical work goes first.
+enum class TaskClass : uint8_t { speculative, critical };
+
+// What the serial context is told. Kinds from kFirstFreeKind up are the director's own.
+struct Message {
+  enum Kind : uint8_t { prepacked, segment_done, room_for_speculation, stop, first_free };
+  uint8_t kind = first_free;
+  int32_t id = -1;          // the token, for the first two
+  void* payload = nullptr;  // the director's own
+};
+
+enum class ThreadRole : uint8_t { compute, coordinator };
+
+using TileFunction = void (*)(void* arg, int64_t tile, int worker);
+
+// The compute thread that a body runs on. Valid during the body.
+class Worker {
+ public:
+  virtual ~Worker() = default;
+  virtual int index() const = 0;  // 0 .. threads - 1
+  // Runs fn(arg, t, worker) for every t in [0, tiles), each once, on this thread and on idle compute threads that join;
+  // returns when all have returned, their writes visible. Tiles of one call must not depend on one another.
+  virtual void run_tiles(int64_t tiles, TileFunction fn, void* arg, double predicted_ns) = 0;
+};
+
+// Who directs a scheduler. Bodies are called on compute threads, everything else in the scheduler's serial context, one
+// call at a time. Nothing may throw.
+class Director {
+ public:
+  virtual ~Director() = default;
+  virtual void prepack(LoadToken load, Worker& worker) noexcept = 0;
+  virtual void segment(SlotToken slot,
+                       Worker& worker) noexcept = 0;  // the slot's next segment, in the order of creation
+  virtual void on_message(const Message& message) = 0;
+  virtual void pump() = 0;  // after every batch of messages
+  // Runs one queued read on the calling thread; false when none is queued. Called only by schedulers with inline_reads.
+  virtual bool read_one() = 0;
+  // First thing on each thread of the scheduler's own.
+  virtual void thread_started(ThreadRole role, int index) = 0;
+};
+
+struct Capabilities {
+  const char* name;
+  bool overlap;       // reads, prepacks and segments of one run at the same time
+  bool inline_reads;  // reads run in the serial context, when nothing else can
+  bool shares_tiles;
+};
+
+struct Counters {
+  uint64_t tasks_created = 0, segments = 0, promotions = 0, gates_opened = 0, ran_on_coordinator = 0, tiles_helped = 0;
+};
+
+struct SchedulerOptions {
+  int threads = 1;
+  int io_threads = 0;            // for the environment's check only: threads beside the team
+  std::optional<uint64_t> seed = {};  // sequential: order of what is ready; none: order of release
+};
+
+// Thread rule: post from any thread; counters from any thread; everything else in the serial context only.
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;  // every task must have reported; returns when the threads have left
+
+  virtual Capabilities capabilities() const = 0;
+  virtual int threads() const = 0;
+  virtual Counters counters() const = 0;
+  virtual const char* scheduling_slice() const = 0;  // sched_setattr, nice or none
+
+  virtual void post(const Message& message) = 0;
+
+  // A load gate and the prepack behind it. The body runs after open_load, and after nothing else.
+  virtual void create_load(LoadToken load) = 0;
+  virtual void open_load(LoadToken load, TaskClass task_class) = 0;
+  // Makes an opened prepack critical unless it has started. Nothing happens to a critical one.
+  virtual void promote_load(LoadToken load) = 0;
+
+  // A publish gate. Segments that name it run after publish.
+  virtual void create_publish(PublishToken token) = 0;
+  virtual void publish(PublishToken token) = 0;
+
+  // The next segment of a slot's chain: runs after the slot's previous one and after every gate named (each created and
+  // not yet published). At most kSegmentsAhead of a slot are unreported.
+  virtual void create_segment(SlotToken slot, std::span<const PublishToken> named) = 0;
+
+  // True while some critical task could start. If it returns true, a message room_for_speculation follows when none can
+  // any more.
+  virtual bool critical_waiting() = 0;
+};
+
+// Starts the scheduler's threads. `director` must outlive it. Errors: usage for an unknown name; environment when
+// settings in force or the team itself make the scheduler unusable (the reason names the variable).
+Result<std::unique_ptr<Scheduler>> open_scheduler(const std::string& name, const SchedulerOptions& options,
+                                                  Director& director);
+
+}  // namespace ompipe::schedule

@@ -1,0 +1,86 @@
+#include "ompipe/schedule/ledger.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+
+namespace ompipe::schedule {
+
+uint32_t EventCount::announce() {
+  waiters_.fetch_add(1);
+  return epoch_.load();
+}
+
+void EventCount::cancel() { waiters_.fetch_sub(1); }
+
+void EventCount::sleep(uint32_t epoch) {
+  while (epoch_.load(std::memory_order_acquire) == epoch) {
+    syscall(SYS_futex, &epoch_, FUTEX_WAIT_PRIVATE, epoch, nullptr, nullptr, 0);
+  }
+  waiters_.fetch_sub(1);
+}
+
+void EventCount::wake(int threads) {
+  epoch_.fetch_add(1);
+  if (waiters_.load() > 0) syscall(SYS_futex, &epoch_, FUTEX_WAKE_PRIVATE, threads, nullptr, nullptr, 0);
+}
+
+void Ledger::add(TaskClass task_class) {
+  (task_class == TaskClass::critical ? critical_ : speculative_).fetch_add(1);
+  parked_.wake(1);
+}
+
+void Ledger::started(TaskClass task_class) {
+  (task_class == TaskClass::critical ? critical_ : speculative_).fetch_sub(1);
+}
+
+bool Ledger::promote(std::atomic<uint8_t>& class_word) {
+  critical_.fetch_add(1);
+  uint8_t expected = uint8_t(TaskClass::speculative);
+  if (class_word.compare_exchange_strong(expected, uint8_t(TaskClass::critical))) {
+    speculative_.fetch_sub(1);
+    return true;
+  }
+  critical_.fetch_sub(1);
+  return false;
+}
+
+bool Ledger::begin_search() {
+  if (searching_.fetch_add(1) < dispatchable()) return true;
+  searching_.fetch_sub(1);
+  return false;
+}
+
+void Ledger::end_search() { searching_.fetch_sub(1); }
+
+void Ledger::open_tiles(int wake_threads) {
+  tiles_.fetch_add(1);
+  if (wake_threads > 0) parked_.wake(wake_threads);
+}
+
+void Ledger::close_tiles() { tiles_.fetch_sub(1); }
+
+void Ledger::park(const std::atomic<bool>& stopped) {
+  const uint32_t epoch = parked_.announce();
+  if (has_tiles() || dispatchable() > searching_.load() || stopped.load()) {
+    parked_.cancel();
+  } else {
+    parked_.sleep(epoch);
+  }
+}
+
+void Ledger::wake_all() { parked_.wake(INT_MAX); }
+
+bool Ledger::withhold() {
+  if (critical_.load() <= 0) return false;
+  withheld_.store(true);
+  if (critical_.load() > 0) return true;
+  withheld_.store(false);
+  return false;
+}
+
+bool Ledger::take_withheld() { return critical_.load() <= 0 && withheld_.load() && withheld_.exchange(false); }
+
+}  // namespace ompipe::schedule

@@ -1,0 +1,358 @@
+#include "omp_tasks.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <array>
+#include <atomic>
+#include <future>
+#include <string>
+#include <vector>
+
+#include "ompipe/schedule/environment.h"
+#include "ompipe/schedule/ledger.h"
+#include "ompipe/schedule/root_threads.h"
+#include "ompipe/schedule/slice.h"
+#include "ompipe/schedule/tiles.h"
+#include "queue.h"
+#include "segment_chain.h"
+
+namespace ompipe::schedule {
+namespace {
+
+// libgomp's taskyield does nothing: there idle threads wait in the region's barrier, where they run tasks, and tiles
+// are not shared.
+#ifdef __clang__
+constexpr bool kOwnParking = true;
+#else
+constexpr bool kOwnParking = false;
+#endif
+
+class OmpTasks;
+
+// What a task carries: one pointer. Everything else lives here, published by atomics and by the order of the gates.
+struct LoadTask {
+  OmpTasks* owner = nullptr;
+  LoadToken token = -1;
+  std::atomic<uint8_t> word{kWordClosed};
+  omp_event_handle_t gate{};
+};
+struct PublishTask {
+  OmpTasks* owner = nullptr;
+  omp_event_handle_t gate{};
+};
+struct SlotTask {
+  OmpTasks* owner = nullptr;
+  SlotToken token = -1;
+};
+
+// A thread that searches has not found a body yet; its count is given back when a body starts or taskyield returns.
+thread_local bool searching = false;
+
+class OmpTasks : public Scheduler {
+ public:
+  OmpTasks(const SchedulerOptions& options, Director& director)
+      : director_(director),
+        threads_(options.threads),
+        io_threads_(options.io_threads),
+        tiles_(ledger_, options.threads) {
+    for (int i = 0; i < kMaxLoadTokens; ++i) loads_[size_t(i)].owner = this, loads_[size_t(i)].token = i;
+    for (PublishTask& task : publishes_) task.owner = this;
+    for (int i = 0; i < kMaxSlots; ++i) slots_[size_t(i)] = {this, i};
+  }
+  ~OmpTasks() override {
+    if (!opened_) return;
+    post(Message{.kind = Message::stop});
+    closed_.get_future().wait();
+  }
+
+  Status open() {
+    std::promise<Status> opened;
+    run_on_root_thread([&] { region(opened); });
+    Status status = opened.get_future().get();
+    opened_ = status.ok();
+    if (!opened_) closed_.get_future().wait();
+    return status;
+  }
+
+  Capabilities capabilities() const override { return {"omp-tasks", true, false, kOwnParking}; }
+  int threads() const override { return threads_; }
+  Counters counters() const override {
+    return {tasks_.load(), segments_.load(),           promotions_.load(),
+            gates_.load(), ran_on_coordinator_.load(), tiles_.helped()};
+  }
+  const char* scheduling_slice() const override { return slice_.load(); }
+  void post(const Message& message) override { queue_.post(message); }
+
+  void create_load(LoadToken load) override;
+  void open_load(LoadToken load, TaskClass task_class) override;
+  void promote_load(LoadToken load) override;
+  void create_publish(PublishToken token) override;
+  void publish(PublishToken token) override;
+  void create_segment(SlotToken slot, std::span<const PublishToken> named) override;
+  bool critical_waiting() override { return ledger_.withhold(); }
+
+  void run_prepack(LoadTask& task);
+  void run_segment(SlotTask& task);
+  void run_gate();
+  void run_probe();
+
+ private:
+  class TeamWorker : public Worker {
+   public:
+    TeamWorker(OmpTasks& owner, int index) : owner_(owner), index_(index) {}
+    int index() const override { return index_; }
+    void run_tiles(int64_t tiles, TileFunction fn, void* arg, double predicted_ns) override {
+      owner_.tiles_.lead(index_, tiles, fn, arg, predicted_ns);
+    }
+
+   private:
+    OmpTasks& owner_;
+    const int index_;
+  };
+
+  void region(std::promise<Status>& opened);
+  Status probe(int team);
+  void coordinate();
+  void compute(int index);
+  void body_started(TaskClass task_class);
+  void serve(const Message& message);
+
+  Director& director_;
+  const int threads_, io_threads_;
+  bool opened_ = false;
+  MessageQueue queue_;
+  Ledger ledger_;
+  TileSharing tiles_;
+  SegmentChains chains_;
+  int outstanding_ = 0;  // loads and segments created and not reported, publish gates not fulfilled
+  std::atomic<bool> stopped_{false};
+  std::atomic<int> probe_thread_{-1};
+  std::atomic<const char*> slice_{"none"};
+  std::atomic<uint64_t> tasks_{0}, segments_{0}, promotions_{0}, gates_{0}, ran_on_coordinator_{0};
+  std::promise<void> closed_;
+  std::array<LoadTask, kMaxLoadTokens> loads_;
+  std::array<PublishTask, kMaxPublishTokens> publishes_;
+  std::array<SlotTask, kMaxSlots> slots_;
+
+ public:
+  // The depend addresses. Small pools of them: libomp keeps 855 bytes for every address that a region has ever named.
+  std::array<char, kMaxLoadTokens> loaded;
+  std::array<char, kMaxPublishTokens> published;
+  std::array<char, kMaxSlots> chained;
+};
+
+// Task creation stands in functions of its own, without ThreadSanitizer: libomp recycles the memory of tasks, which it
+// can't follow.
+#define OMPIPE_CREATES_TASKS __attribute__((noinline, no_sanitize("thread")))
+
+OMPIPE_CREATES_TASKS omp_event_handle_t create_gate(OmpTasks* owner, [[maybe_unused]] char* address) {
+  omp_event_handle_t gate{};
+#pragma omp task untied detach(gate) depend(out : *address) firstprivate(owner)
+  owner->run_gate();
+  return gate;
+}
+
+OMPIPE_CREATES_TASKS void create_prepack(LoadTask* task, [[maybe_unused]] char* address) {
+#pragma omp task untied depend(in : *address) firstprivate(task)
+  task->owner->run_prepack(*task);
+}
+
+OMPIPE_CREATES_TASKS void create_segment_task(SlotTask* task, [[maybe_unused]] char* published,
+                                              [[maybe_unused]] const PublishToken* named, [[maybe_unused]] int count,
+                                              [[maybe_unused]] char* chained) {
+#pragma omp task untied depend(iterator(int i = 0 : count), in : published[named[i]]) depend(inout : *chained) \
+    firstprivate(task)
+  task->owner->run_segment(*task);
+}
+
+OMPIPE_CREATES_TASKS void create_probe(OmpTasks* owner) {
+#pragma omp task untied firstprivate(owner)
+  owner->run_probe();
+}
+
+void OmpTasks::create_load(LoadToken load) {
+  LoadTask& task = loads_[size_t(load)];
+  task.word.store(kWordClosed);
+  task.gate = create_gate(this, &loaded[size_t(load)]);
+  create_prepack(&task, &loaded[size_t(load)]);
+  tasks_ += 2;
+  ++outstanding_;
+}
+
+void OmpTasks::open_load(LoadToken load, TaskClass task_class) {
+  LoadTask& task = loads_[size_t(load)];
+  task.word.store(uint8_t(task_class));
+  omp_fulfill_event(task.gate);
+  ledger_.add(task_class);
+  ++gates_;
+}
+
+void OmpTasks::promote_load(LoadToken load) {
+  if (ledger_.promote(loads_[size_t(load)].word)) ++promotions_;
+}
+
+void OmpTasks::create_publish(PublishToken token) {
+  publishes_[size_t(token)].gate = create_gate(this, &published[size_t(token)]);
+  ++tasks_;
+  ++outstanding_;
+}
+
+void OmpTasks::publish(PublishToken token) {
+  omp_fulfill_event(publishes_[size_t(token)].gate);
+  ++gates_;
+  --outstanding_;
+  chains_.published(token, [&](SlotToken) { ledger_.add(TaskClass::critical); });
+}
+
+void OmpTasks::create_segment(SlotToken slot, std::span<const PublishToken> named) {
+  const bool ready = chains_.create(slot, named);
+  create_segment_task(&slots_[size_t(slot)], published.data(), named.data(), int(named.size()), &chained[size_t(slot)]);
+  ++tasks_;
+  ++segments_;
+  ++outstanding_;
+  if (ready) ledger_.add(TaskClass::critical);
+}
+
+// Bodies take themselves off the ledger first, and touch nothing after they have reported.
+void OmpTasks::body_started(TaskClass task_class) {
+  if (searching) searching = false, ledger_.end_search();
+  ledger_.started(task_class);
+  if (omp_get_thread_num() == 0) ++ran_on_coordinator_;
+  if (ledger_.take_withheld()) post(Message{.kind = Message::room_for_speculation});
+}
+
+void OmpTasks::run_prepack(LoadTask& task) {
+  body_started(TaskClass(task.word.exchange(kWordStarted)));
+  TeamWorker worker(*this, std::max(0, omp_get_thread_num() - 1));
+  const LoadToken token = task.token;
+  director_.prepack(token, worker);
+  post(Message{.kind = Message::prepacked, .id = token});
+}
+
+void OmpTasks::run_segment(SlotTask& task) {
+  body_started(TaskClass::critical);
+  TeamWorker worker(*this, std::max(0, omp_get_thread_num() - 1));
+  const SlotToken token = task.token;
+  director_.segment(token, worker);
+  post(Message{.kind = Message::segment_done, .id = token});
+}
+
+// Not on the ledger and waking nobody: a gate's body is run on the way to its successor.
+void OmpTasks::run_gate() {
+  if (omp_get_thread_num() == 0) ++ran_on_coordinator_;
+}
+
+void OmpTasks::run_probe() {
+  if (searching) searching = false, ledger_.end_search();
+  ledger_.started(TaskClass::critical);
+  probe_thread_.store(omp_get_thread_num());
+  probe_thread_.notify_one();
+}
+
+// One task before any other shows who runs bodies.
+Status OmpTasks::probe(int team) {
+  if (team != threads_ + 1) {
+    return Error{
+        ErrorKind::environment, "environment", "OpenMP team",
+        fmt::format(
+            "the team has {} threads; needed: {} (OMP_THREAD_LIMIT, OMP_DYNAMIC and the host's own threads bound it)",
+            team, threads_ + 1)};
+  }
+  create_probe(this);
+  ledger_.add(TaskClass::critical);
+  probe_thread_.wait(-1);
+  if (probe_thread_.load() == 0) {
+    return Error{ErrorKind::environment, "environment", "OpenMP team",
+                 "task bodies run on the thread that creates them (KMP_LIBRARY, KMP_TASKING or OMP_MAX_ACTIVE_LEVELS "
+                 "serialise them)"};
+  }
+  return ok_status();
+}
+
+void OmpTasks::region(std::promise<Status>& opened) {
+  omp_set_dynamic(0);
+  Status status = check_environment(threads_, io_threads_);
+  if (status.ok()) {
+#pragma omp parallel num_threads(threads_ + 1)
+    {
+      const int thread = omp_get_thread_num();
+      if (thread == 0) {
+        if (ask_for_short_slice()) slice_.store("sched_setattr");
+        director_.thread_started(ThreadRole::coordinator, 0);
+      } else {
+        ask_for_default_slice();
+        director_.thread_started(ThreadRole::compute, thread - 1);
+      }
+#pragma omp barrier
+      if (thread == 0) {
+        status = probe(omp_get_num_threads());
+        const bool ready = status.ok();
+        opened.set_value(std::move(status));
+        if (ready) coordinate();
+        stopped_.store(true);
+        ledger_.wake_all();
+      } else {
+        if (std::string_view(slice_.load()) == "none" && make_nice()) slice_.store("nice");
+        compute(thread - 1);
+      }
+    }
+  } else {
+    opened.set_value(std::move(status));
+  }
+  closed_.set_value();
+}
+
+void OmpTasks::coordinate() {
+  std::vector<Message> batch;
+  bool stop = false;
+  while (!stop) {
+    queue_.take(batch);
+    for (const Message& message : batch) {
+      if (message.kind == Message::stop) {
+        stop = true;
+      } else {
+        serve(message);
+      }
+    }
+    director_.pump();
+  }
+  OMPIPE_CHECK(outstanding_ == 0, "the scheduler was closed with tasks outstanding");
+}
+
+void OmpTasks::serve(const Message& message) {
+  if (message.kind == Message::prepacked) --outstanding_;
+  if (message.kind == Message::segment_done) {
+    --outstanding_;
+    chains_.segment_done(message.id, [&](SlotToken) { ledger_.add(TaskClass::critical); });
+  }
+  director_.on_message(message);
+}
+
+// What a compute thread does for the life of the region: critical tasks, then tiles, then speculative tasks, else
+// sleep.
+void OmpTasks::compute(int index) {
+  if (!kOwnParking) return;
+  while (!stopped_.load(std::memory_order_relaxed)) {
+    if (ledger_.critical() <= 0 && ledger_.has_tiles() && tiles_.help(index)) continue;
+    if (ledger_.begin_search()) {
+      searching = true;
+#pragma omp taskyield
+      if (searching) searching = false, ledger_.end_search();
+      continue;
+    }
+    if (ledger_.has_tiles() && tiles_.help(index)) continue;
+    ledger_.park(stopped_);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Scheduler>> open_omp_tasks(const SchedulerOptions& options, Director& director) {
+  auto scheduler = std::make_unique<OmpTasks>(options, director);
+  const Status status = scheduler->open();
+  if (!status.ok()) return status.error();
+  return Result<std::unique_ptr<Scheduler>>(std::move(scheduler));
+}
+
+}  // namespace ompipe::schedule

@@ -1,0 +1,128 @@
+#include "sequential.h"
+
+#include <atomic>
+#include <deque>
+#include <random>
+#include <thread>
+
+#include "queue.h"
+#include "segment_chain.h"
+
+namespace ompipe::schedule {
+namespace {
+
+struct SerialWorker : Worker {
+  int index() const override { return 0; }
+  void run_tiles(int64_t tiles, TileFunction fn, void* arg, double) override {
+    for (int64_t tile = 0; tile < tiles; ++tile) fn(arg, tile, 0);
+  }
+};
+
+class Sequential : public Scheduler {
+ public:
+  Sequential(const SchedulerOptions& options, Director& director)
+      : director_(director), seeded_(options.seed.has_value()) {
+    if (seeded_) random_.seed(*options.seed);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Sequential() override {
+    post(Message{.kind = Message::stop});
+    thread_.join();
+  }
+
+  Capabilities capabilities() const override { return {"sequential", false, true, false}; }
+  int threads() const override { return 1; }
+  Counters counters() const override {
+    return {.tasks_created = tasks_.load(), .segments = segments_.load(), .gates_opened = gates_.load()};
+  }
+  const char* scheduling_slice() const override { return "none"; }
+  void post(const Message& message) override { queue_.post(message); }
+
+  void create_load(LoadToken) override { tasks_ += 2; }
+  void open_load(LoadToken load, TaskClass) override {
+    ready_.push_back({true, load});
+    ++gates_;
+  }
+  void promote_load(LoadToken) override {}
+  void create_publish(PublishToken) override { ++tasks_; }
+  void publish(PublishToken token) override {
+    ++gates_;
+    chains_.published(token, [&](SlotToken slot) { ready_.push_back({false, slot}); });
+  }
+  void create_segment(SlotToken slot, std::span<const PublishToken> named) override {
+    ++tasks_;
+    ++segments_;
+    if (chains_.create(slot, named)) ready_.push_back({false, slot});
+  }
+  // Whatever is opened runs before the next message is asked for, so nothing critical ever waits beside a decision.
+  bool critical_waiting() override { return false; }
+
+ private:
+  struct Ready {
+    bool load;
+    int32_t token;
+  };
+
+  void run() {
+    director_.thread_started(ThreadRole::compute, 0);
+    std::vector<Message> batch;
+    while (!stopped_ || !ready_.empty()) {
+      if (queue_.try_take(batch)) {
+        serve(batch);
+      } else if (reads_first() && director_.read_one()) {
+      } else if (!ready_.empty()) {
+        run_one();
+      } else if (!director_.read_one()) {
+        queue_.take(batch);
+        serve(batch);
+      }
+    }
+  }
+  // A seed interleaves reads with what is ready; without one a read happens only when nothing is.
+  bool reads_first() { return seeded_ && random_() % 2 == 0; }
+
+  void serve(const std::vector<Message>& batch) {
+    for (const Message& message : batch) {
+      if (message.kind == Message::stop) {
+        stopped_ = true;
+      } else {
+        director_.on_message(message);
+      }
+    }
+    director_.pump();
+  }
+
+  void run_one() {
+    const size_t chosen = seeded_ ? random_() % ready_.size() : 0;
+    const Ready task = ready_[chosen];
+    ready_.erase(ready_.begin() + ptrdiff_t(chosen));
+    if (task.load) {
+      director_.prepack(task.token, worker_);
+      director_.on_message(Message{.kind = Message::prepacked, .id = task.token});
+    } else {
+      director_.segment(task.token, worker_);
+      chains_.segment_done(task.token, [&](SlotToken slot) { ready_.push_back({false, slot}); });
+      director_.on_message(Message{.kind = Message::segment_done, .id = task.token});
+    }
+    director_.pump();
+  }
+
+  Director& director_;
+  MessageQueue queue_;
+  SegmentChains chains_;
+  std::deque<Ready> ready_;
+  SerialWorker worker_;
+  bool stopped_ = false;
+  const bool seeded_;
+  std::mt19937_64 random_;
+  std::atomic<uint64_t> tasks_{0}, segments_{0}, gates_{0};
+  std::thread thread_;  // last: it uses everything above
+};
+
+}  // namespace
+
+std::unique_ptr<Scheduler> open_sequential(const SchedulerOptions& options, Director& director) {
+  return std::make_unique<Sequential>(options, director);
+}
+
+}  // namespace ompipe::schedule

@@ -1,0 +1,53 @@
+#include "ompipe/schedule/tiles.h"
+
+#include <algorithm>
+
+namespace ompipe::schedule {
+
+int64_t TileSharing::take(Kernel& kernel, int worker) {
+  const int64_t tiles = kernel.tiles.load(std::memory_order_relaxed);
+  int64_t taken = 0;
+  while (kernel.next.load(std::memory_order_relaxed) < tiles) {
+    const int64_t tile = kernel.next.fetch_add(1, std::memory_order_relaxed);
+    if (tile >= tiles) break;
+    if (tile == tiles - 1) ledger_.close_tiles();
+    kernel.fn(kernel.arg, tile, worker);
+    ++taken;
+  }
+  return taken;
+}
+
+void TileSharing::lead(int worker, int64_t tiles, TileFunction fn, void* arg, double predicted_ns) {
+  if (threads_ == 1 || tiles < 2) {
+    for (int64_t tile = 0; tile < tiles; ++tile) fn(arg, tile, worker);
+    return;
+  }
+  Kernel& kernel = kernels_[size_t(worker)];
+  kernel.fn = fn;
+  kernel.arg = arg;
+  kernel.tiles.store(tiles, std::memory_order_relaxed);
+  kernel.next.store(0, std::memory_order_relaxed);
+  kernel.word.store(((kernel.word.load(std::memory_order_relaxed) >> 32) + 1) << 32, std::memory_order_release);
+  const double worth_waking = predicted_ns / kWakeAboveNs;
+  ledger_.open_tiles(int(std::min({worth_waking, double(threads_ - 1), double(tiles - 1)})));
+  take(kernel, worker);
+  kernel.word.fetch_or(kClosed, std::memory_order_acq_rel);
+  while (kernel.word.load(std::memory_order_acquire) & kJoiners) {
+  }
+}
+
+bool TileSharing::help(int worker) {
+  for (int i = 1; i < threads_; ++i) {
+    Kernel& kernel = kernels_[size_t((worker + i) % threads_)];
+    uint64_t word = kernel.word.load(std::memory_order_acquire);
+    if ((word & kClosed) || kernel.next.load(std::memory_order_relaxed) >= kernel.tiles.load(std::memory_order_relaxed))
+      continue;
+    if (!kernel.word.compare_exchange_strong(word, word + 1, std::memory_order_acq_rel)) continue;
+    helped_.fetch_add(uint64_t(take(kernel, worker)), std::memory_order_relaxed);
+    kernel.word.fetch_sub(1, std::memory_order_release);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace ompipe::schedule
