@@ -1,0 +1,109 @@
+// Matrix products with constant, prepacked weights: MatMulNBits with 4 bits, and MatMul/Gemm with float weights.
+//
+// Life of a weight: describe it (MatMulSpec), learn its packed size (make_layout), pack it in ranges while it is read
+// (pack_range), multiply by it (matmul_call). Nothing here allocates, locks, starts threads or throws.
+//
+// Bits. With float weights, and with 4-bit weights at accuracy_level 0 (w = (q - zero point) * scale, rounded once),
+// every output is one chain of fused multiply-adds in rising k from 0. At accuracy_level 4 rows of A are quantised to
+// int8 in blocks of min(block, 32) elements (s = max|a| / 127, round to nearest even); within such a block the dot
+// product is an exact integer, and over the blocks each output is one chain fma(float(dot) * s, scale, sum). All ISAs
+// give the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ompipe/kernels/isa.h"
+#include "ompipe/kernels/tiles.h"
+
+namespace ompipe::kernels {
+
+// How B lies in the model's file.
+enum class WeightFormat {
+  nbits4,  // uint8 [N, ceil(K / block), block / 2], low nibble first (com.microsoft::MatMulNBits)
+  f32,     // little-endian elements, [K, N], or [N, K] if trans_b
+  f16,
+  bf16,
+};
+
+// The type of MatMulNBits' scales in the file. They are kept as they are.
+enum class ScaleType { f32, f16 };
+
+// One constant operand B and how it will be used. The last five fields belong to nbits4, trans_b to the float formats.
+struct MatMulSpec {
+  WeightFormat format = WeightFormat::f32;
+  int64_t k = 0, n = 0;
+  bool trans_b = false;
+  int block = 32;                // 16, 32, 64, 128 or 256 elements of k share a scale
+  int accuracy_level = 0;        // 0 or 4
+  bool has_zero_points = false;  // uint8 [N, ceil(ceil(K / block) / 2)], low nibble first; absent: 8
+  ScaleType scale_type = ScaleType::f32;
+};
+
+// Null if the kernels can pack and multiply this, else a static text that says what they can't.
+const char* unsupported_reason(const MatMulSpec& spec);
+
+// A supported spec, the ISA that packs and multiplies, and the sizes that follow. The packed bytes are the same for
+// every ISA and accuracy level.
+//
+// Packed floats: panels of 16 columns, k-major: element (k, n) is float 16 * (k + K * (n / 16)) + n % 16.
+// Packed 4-bit: groups of 8 columns; in a group one record a block of k: 8 scales, then 8 zero points of one byte if
+// there are any, then the nibbles, in units of U = min(block, 32) elements of k and vectors of 32 bytes: byte 4 *
+// column + i of vector v holds k = 4 * v + i in its low nibble and k = U / 2 + 4 * v + i in its high one. So one load
+// serves 8 columns.
+struct PackedLayout {
+  MatMulSpec spec;
+  Isa isa = Isa::scalar;
+  int64_t source_bytes = 0;       // of B alone, as in the file
+  int64_t scales_bytes = 0;       // of the scales in the file; 0 for float formats
+  int64_t zero_points_bytes = 0;  // of the zero points in the file; 0 if there are none
+  int64_t packed_bytes = 0;       // to be allocated at kAlignmentBytes
+};
+
+// Nothing if unsupported_reason(spec) or if this CPU lacks `isa`.
+std::optional<PackedLayout> make_layout(const MatMulSpec& spec, Isa isa);
+
+// Names all that decides the packed bytes of given source bytes, and nothing else: fit to be persisted and compared.
+std::string layout_key(const PackedLayout& layout);
+
+// The bytes that a range of B is packed from. Any alignment; read only during the call.
+struct PackSources {
+  const std::byte* range = nullptr;        // the byte of B at byte_begin
+  const std::byte* scales = nullptr;       // all scales; null for float formats
+  const std::byte* zero_points = nullptr;  // all zero points; null if there are none
+};
+
+// Packs bytes [byte_begin, byte_end) of B, with the scales and zero points of its blocks, into their final place in
+// `packed` (packed_bytes long, aligned). Ranges may be cut anywhere between whole elements (nbits4: blocks of block / 2
+// bytes); ranges that together hold each byte of B once give the same packed bytes however they are cut, in any order,
+// at once on several threads: each writes its own bytes only. Columns that pad the last panel are zeroed by the range
+// that holds B's last byte.
+void pack_range(const PackedLayout& layout, const PackSources& sources, int64_t byte_begin, int64_t byte_end,
+                std::byte* packed);
+
+// One product: out[m, n] = alpha * (A * B)[m, n] + beta * c[m, n]. All memory is the caller's and outlives the call.
+struct MatMulArgs {
+  const PackedLayout* layout = nullptr;
+  const std::byte* packed = nullptr;
+  int64_t m = 0;
+  const float* a = nullptr;  // [m, K], rows `lda` elements apart; any float alignment
+  int64_t lda = 0;
+  float* out = nullptr;  // [m, N], rows `ldc` elements apart; must not overlap the inputs
+  int64_t ldc = 0;
+  // The bias of MatMulNBits (strides 0, 1) or Gemm's C with its broadcasting strides, in elements. Null: none.
+  const float* c = nullptr;
+  int64_t c_row_stride = 0, c_column_stride = 1;
+  float alpha = 1, beta = 1;
+  std::byte* shared_scratch = nullptr;  // shared_scratch_bytes, aligned; one for all tiles of the call
+};
+
+// Bytes that all tiles of one call share (accuracy_level 4: the quantised A). Never falls as `m` rises. 0 is possible.
+int64_t shared_scratch_bytes(const PackedLayout& layout, int64_t m);
+
+// The call for `args`, which outlives it. Its tile_scratch_bytes never falls as m rises, so that of the largest m
+// serves all.
+TiledCall matmul_call(const MatMulArgs& args);
+
+}  // namespace ompipe::kernels

@@ -1,0 +1,114 @@
+#include "ompipe/kernels/matmul.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "matmul_kernels.h"
+
+namespace ompipe::kernels {
+namespace {
+
+// Rough rates of one Zen 3 core, for tile sizes and predictions only: work in nanoseconds must come out right within 2
+// x.
+constexpr double kBytesPerNs = 12, kFloatOpsPerNs = 65, kIntOpsPerNs = 130, kDequantisedPerNs = 3, kQuantisedPerNs = 2;
+
+// A tile is long enough to hide its handing out and short enough that the last ones finish together.
+constexpr double kTileNs = 40'000, kMaxTileNs = 100'000;
+
+const MatMulKernels& kernels_of(Isa isa) { return isa == Isa::avx2 ? kMatMulAvx2 : kMatMulScalar; }
+
+bool is_integer(const MatMulSpec& spec) { return spec.format == WeightFormat::nbits4 && spec.accuracy_level == 4; }
+
+int64_t panel_columns(const MatMulSpec& spec) { return is_integer(spec) ? kGroupColumns : kPanelColumns; }
+
+// Time of `rows` rows and one panel (or group).
+double panel_ns(const MatMulSpec& spec, int64_t rows) {
+  const double elements = static_cast<double>(spec.k) * static_cast<double>(panel_columns(spec));
+  const double ops = 2 * elements * static_cast<double>(rows);
+  if (spec.format != WeightFormat::nbits4) return std::max(ops / kFloatOpsPerNs, elements * 4 / kBytesPerNs);
+  if (spec.accuracy_level == 0) return ops / kFloatOpsPerNs + elements / kDequantisedPerNs;
+  const double bytes = elements * static_cast<double>(group_record(spec).bytes) / (kGroupColumns * spec.block);
+  return std::max(ops / kIntOpsPerNs, bytes / kBytesPerNs);
+}
+
+// Rows of A that a tile passes over: as many as keep one panel below kMaxTileNs, and the quantised rows in half of L2.
+int64_t most_rows(const MatMulSpec& spec) {
+  int64_t rows = static_cast<int64_t>(kMaxTileNs * kMaxBlockRows / panel_ns(spec, kMaxBlockRows));
+  if (is_integer(spec)) rows = (256 << 10) / quantised_row_bytes(spec);
+  rows = std::clamp<int64_t>(rows, 4 * kRowsPerTile, kMaxBlockRows);
+  return rows / kRowsPerTile * kRowsPerTile;
+}
+
+Tiling tiling_of(const MatMulSpec& spec, int64_t m) {
+  Tiling tiling;
+  if (m < 1) return tiling;
+  const int64_t blocks = divide_up(m, most_rows(spec));
+  tiling.rows = blocks == 1 ? m : divide_up(divide_up(m, blocks), kRowsPerTile) * kRowsPerTile;
+  tiling.row_blocks = divide_up(m, tiling.rows);
+  const int64_t panels = divide_up(spec.n, panel_columns(spec));
+  // The micro-kernels take 4 panels at once with one row, 2 with few.
+  const int64_t step = tiling.rows == 1 ? 4 : tiling.rows <= 3 ? 2 : 1;
+  const double step_ns = panel_ns(spec, tiling.rows) * static_cast<double>(step);
+  tiling.panels = std::clamp<int64_t>(static_cast<int64_t>(kTileNs / step_ns + 0.5), 1, divide_up(panels, step)) * step;
+  tiling.column_tiles = divide_up(panels, tiling.panels);
+  return tiling;
+}
+
+void run_tile(const void* arguments, int phase, int64_t tile, std::byte* tile_scratch) {
+  const MatMulArgs& args = *static_cast<const MatMulArgs*>(arguments);
+  const MatMulSpec& spec = args.layout->spec;
+  const MatMulKernels& kernels = kernels_of(args.layout->isa);
+  const Tiling tiling = tiling_of(spec, args.m);
+  if (is_integer(spec) && phase == 0) {
+    return kernels.quantise_rows(args, tile * tiling.rows, std::min((tile + 1) * tiling.rows, args.m));
+  }
+  // Row blocks are the fast index: tiles that follow each other share weights.
+  const int64_t row_block = tile % tiling.row_blocks, column_tile = tile / tiling.row_blocks;
+  const TileRange range = {
+      .row_begin = row_block * tiling.rows,
+      .row_end = std::min((row_block + 1) * tiling.rows, args.m),
+      .panel_begin = column_tile * tiling.panels,
+      .panel_end = std::min((column_tile + 1) * tiling.panels, divide_up(spec.n, panel_columns(spec))),
+  };
+  if (is_integer(spec)) return kernels.nbits_int_tile(args, range, tile_scratch);
+  if (spec.format == WeightFormat::nbits4) return kernels.nbits_float_tile(args, range, tile_scratch);
+  kernels.floats_tile(args, range, tile_scratch);
+}
+
+}  // namespace
+
+int64_t shared_scratch_bytes(const PackedLayout& layout, int64_t m) {
+  return is_integer(layout.spec) ? m * quantised_row_bytes(layout.spec) : 0;
+}
+
+void pack_range(const PackedLayout& layout, const PackSources& sources, int64_t byte_begin, int64_t byte_end,
+                std::byte* packed) {
+  if (byte_begin == byte_end) return;
+  const MatMulKernels& kernels = kernels_of(layout.isa);
+  if (layout.spec.format == WeightFormat::nbits4) {
+    kernels.pack_nbits(layout, sources, byte_begin, byte_end, packed);
+  } else {
+    kernels.pack_floats(layout, sources, byte_begin, byte_end, reinterpret_cast<float*>(packed));
+  }
+}
+
+TiledCall matmul_call(const MatMulArgs& args) {
+  const MatMulSpec& spec = args.layout->spec;
+  const Tiling tiling = tiling_of(spec, args.m);
+  const int64_t tiles = tiling.row_blocks * tiling.column_tiles;
+  TiledCall call;
+  call.arguments = &args;
+  call.run_tile = run_tile;
+  call.phase_count = is_integer(spec) ? 2 : 1;
+  call.tile_counts = is_integer(spec) ? std::array<int64_t, kMaxPhases>{tiling.row_blocks, tiles}
+                                      : std::array<int64_t, kMaxPhases>{tiles};
+  call.tile_scratch_bytes =
+      kMaxBlockRows * kPanelColumns * sizeof(float) +
+      (spec.format == WeightFormat::nbits4 && !is_integer(spec) ? 4 * kStripK * kPanelColumns * sizeof(float) : 0);
+  const double quantise_ns = is_integer(spec) ? static_cast<double>(args.m * spec.k) / kQuantisedPerNs : 0;
+  call.predicted_ns =
+      quantise_ns + panel_ns(spec, args.m) * static_cast<double>(divide_up(spec.n, panel_columns(spec)));
+  return call;
+}
+
+}  // namespace ompipe::kernels

@@ -1,0 +1,20 @@
+// The matrix kernels for the avx2 ISA.
+#include "matmul_floats_impl.h"
+#include "matmul_kernels.h"
+#include "matmul_nbits_impl.h"
+#include "pack_floats_impl.h"
+#include "pack_nbits_impl.h"
+#include "vec_avx2.h"
+
+namespace ompipe::kernels {
+
+const MatMulKernels kMatMulAvx2 = {
+    .pack_floats = pack_floats<VecAvx2>,
+    .pack_nbits = pack_nbits<VecAvx2>,
+    .quantise_rows = quantise_rows<VecAvx2>,
+    .floats_tile = floats_tile<VecAvx2>,
+    .nbits_float_tile = nbits_float_tile<VecAvx2>,
+    .nbits_int_tile = nbits_int_tile<VecAvx2>,
+};
+
+}  // namespace ompipe::kernels

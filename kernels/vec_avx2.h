@@ -1,0 +1,139 @@
+// The vector operations that kernel templates are written in, for AVX2 with FMA and F16C. vec_scalar.h says what each
+// means.
+//
+// Included by *_avx2.cpp only. The types have internal linkage, so that templates instantiated with them do too: code
+// that the linker could share with a baseline file must not hold AVX2 instructions.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ompipe::kernels {
+namespace {
+
+struct VecAvx2 {
+  using Floats = __m256;
+  using Ints = __m256i;
+  using Shorts = __m256i;
+  using Bytes = __m256i;
+
+  static Floats zero() { return _mm256_setzero_ps(); }
+  static Floats broadcast(float x) { return _mm256_set1_ps(x); }
+  static Floats load(const float* p) { return _mm256_loadu_ps(p); }
+  static void store(float* p, Floats x) { _mm256_storeu_ps(p, x); }
+  static Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
+  static Floats sub(Floats a, Floats b) { return _mm256_sub_ps(a, b); }
+  static Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+  static Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+  static float scalar_fma(float a, float b, float c) {
+    return _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)));
+  }
+
+  static __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+  static float half_to_float(uint16_t half) { return _cvtsh_ss(half); }
+  static Floats load_half(const void* p) { return _mm256_cvtph_ps(load_128(p)); }
+  static Floats load_bfloat(const void* p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_128(p)), 16));
+  }
+
+  static Ints int_broadcast(int32_t x) { return _mm256_set1_epi32(x); }
+  static Ints load_bytes_as_ints(const void* p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
+  }
+  static Floats to_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
+  static Ints int_sub(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
+  static Ints int_mul_small(Ints a, Ints b) { return _mm256_madd_epi16(a, b); }
+
+  static Bytes load_bytes(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+  static Bytes low_nibbles(Bytes x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
+  static Bytes high_nibbles(Bytes x) { return _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(15)); }
+  template <int index>
+  static Ints byte_of_lanes(Bytes x) {
+    if constexpr (index == 3) return _mm256_srli_epi32(x, 24);
+    return _mm256_and_si256(_mm256_srli_epi32(x, 8 * index), _mm256_set1_epi32(255));
+  }
+
+  // vpmaddubsw saturates above 32767; two products of a nibble and an int8 stay below 3841.
+  static Shorts dot_pairs(Bytes x, const int8_t* p) {
+    int32_t four;
+    __builtin_memcpy(&four, p, sizeof four);
+    return _mm256_maddubs_epi16(x, _mm256_set1_epi32(four));
+  }
+  static Shorts short_add(Shorts a, Shorts b) { return _mm256_add_epi16(a, b); }
+  static Ints sum_pairs(Shorts x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
+
+  static float max_magnitude(const float* p, int count) {
+    __m256i largest = _mm256_setzero_si256();
+    for (int i = 0; i < count; ++i) {
+      const __m256i bits = _mm256_castps_si256(load(p + 8 * i));
+      largest = _mm256_max_epu32(largest, _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)));
+    }
+    __m128i four = _mm_max_epu32(_mm256_castsi256_si128(largest), _mm256_extracti128_si256(largest, 1));
+    four = _mm_max_epu32(four, _mm_shuffle_epi32(four, _MM_SHUFFLE(1, 0, 3, 2)));
+    four = _mm_max_epu32(four, _mm_shuffle_epi32(four, _MM_SHUFFLE(2, 3, 0, 1)));
+    return _mm_cvtss_f32(_mm_castsi128_ps(four));
+  }
+  static int32_t quantise(const float* p, int count, float scale, int8_t* q) {
+    __m256i sums = _mm256_setzero_si256();
+    for (int i = 0; i < count; ++i) {
+      const __m256 scaled = _mm256_mul_ps(load(p + 8 * i), _mm256_set1_ps(scale));
+      const __m256 magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), scaled);
+      const __m256 fits = _mm256_cmp_ps(magnitude, _mm256_set1_ps(127.25f), _CMP_LE_OQ);
+      const __m256i rounded = _mm256_castps_si256(_mm256_blendv_ps(
+          _mm256_castsi256_ps(_mm256_set1_epi32(-127)), _mm256_castsi256_ps(_mm256_cvtps_epi32(scaled)), fits));
+      sums = _mm256_add_epi32(sums, rounded);
+      const __m128i shorts = _mm_packs_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(q + 8 * i), _mm_packs_epi16(shorts, shorts));
+    }
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, _MM_SHUFFLE(1, 0, 3, 2)));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, _MM_SHUFFLE(2, 3, 0, 1)));
+    return _mm_cvtsi128_si32(four);
+  }
+
+  static void interleave_unit(const std::byte* columns, int64_t stride, std::byte* unit) {
+    const __m256i nibble = _mm256_set1_epi8(15);
+    __m256i rows[4];  // of columns i and i + 4: bytes k | k + 16 << 4
+    for (int i = 0; i < 4; ++i) {
+      const __m256i both = _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(columns + (i + 4) * stride),
+                                               reinterpret_cast<const __m128i*>(columns + i * stride));
+      const __m256i even = _mm256_and_si256(both, nibble);
+      const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
+      rows[i] = _mm256_or_si256(_mm256_unpacklo_epi8(even, odd), _mm256_slli_epi16(_mm256_unpackhi_epi8(even, odd), 4));
+    }
+    const __m256i low01 = _mm256_unpacklo_epi32(rows[0], rows[1]), high01 = _mm256_unpackhi_epi32(rows[0], rows[1]);
+    const __m256i low23 = _mm256_unpacklo_epi32(rows[2], rows[3]), high23 = _mm256_unpackhi_epi32(rows[2], rows[3]);
+    __m256i* out = reinterpret_cast<__m256i*>(unit);
+    _mm256_storeu_si256(out, _mm256_unpacklo_epi64(low01, low23));
+    _mm256_storeu_si256(out + 1, _mm256_unpackhi_epi64(low01, low23));
+    _mm256_storeu_si256(out + 2, _mm256_unpacklo_epi64(high01, high23));
+    _mm256_storeu_si256(out + 3, _mm256_unpackhi_epi64(high01, high23));
+  }
+
+  static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
+  static void stream(float* p, Floats x) { _mm256_stream_ps(p, x); }
+  static void finish_streams() { _mm_sfence(); }
+
+  static void transpose(Floats (&rows)[8]) {
+    __m256 pairs[8], quads[8];
+    for (int i = 0; i < 4; ++i) {
+      pairs[2 * i] = _mm256_unpacklo_ps(rows[2 * i], rows[2 * i + 1]);
+      pairs[2 * i + 1] = _mm256_unpackhi_ps(rows[2 * i], rows[2 * i + 1]);
+    }
+    for (int i = 0; i < 2; ++i) {
+      quads[4 * i] = _mm256_shuffle_ps(pairs[4 * i], pairs[4 * i + 2], _MM_SHUFFLE(1, 0, 1, 0));
+      quads[4 * i + 1] = _mm256_shuffle_ps(pairs[4 * i], pairs[4 * i + 2], _MM_SHUFFLE(3, 2, 3, 2));
+      quads[4 * i + 2] = _mm256_shuffle_ps(pairs[4 * i + 1], pairs[4 * i + 3], _MM_SHUFFLE(1, 0, 1, 0));
+      quads[4 * i + 3] = _mm256_shuffle_ps(pairs[4 * i + 1], pairs[4 * i + 3], _MM_SHUFFLE(3, 2, 3, 2));
+    }
+    for (int i = 0; i < 4; ++i) {
+      rows[i] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x20);
+      rows[i + 4] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x31);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace ompipe::kernels

@@ -1,0 +1,183 @@
+// The vector operations that kernel templates are written in, in portable C++: the reference that every other ISA
+// equals.
+//
+// Included by *_scalar.cpp only. The types have internal linkage, so that templates instantiated with them do too.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+namespace ompipe::kernels {
+namespace {
+
+struct VecScalar {
+  struct Floats {
+    float lane[8];
+  };
+  struct Ints {
+    int32_t lane[8];
+  };
+  struct Shorts {
+    int16_t lane[16];
+  };
+  struct Bytes {
+    uint8_t lane[32];
+  };
+
+  template <class Vector, class Function>
+  static Vector each(Function function) {
+    Vector result;
+    for (size_t i = 0; i < std::size(result.lane); ++i) {
+      result.lane[i] = static_cast<std::remove_reference_t<decltype(result.lane[0])>>(function(i));
+    }
+    return result;
+  }
+
+  static Floats zero() { return {}; }
+  static Floats broadcast(float x) {
+    return each<Floats>([&](size_t) { return x; });
+  }
+  static Floats load(const float* p) {
+    Floats result;
+    std::memcpy(&result, p, sizeof result);
+    return result;
+  }
+  static void store(float* p, Floats x) { std::memcpy(p, &x, sizeof x); }
+  static Floats add(Floats a, Floats b) {
+    return each<Floats>([&](size_t i) { return a.lane[i] + b.lane[i]; });
+  }
+  static Floats sub(Floats a, Floats b) {
+    return each<Floats>([&](size_t i) { return a.lane[i] - b.lane[i]; });
+  }
+  static Floats mul(Floats a, Floats b) {
+    return each<Floats>([&](size_t i) { return a.lane[i] * b.lane[i]; });
+  }
+  // a * b + c, rounded once.
+  static Floats fma(Floats a, Floats b, Floats c) {
+    return each<Floats>([&](size_t i) { return std::fma(a.lane[i], b.lane[i], c.lane[i]); });
+  }
+
+  static float scalar_fma(float a, float b, float c) { return std::fma(a, b, c); }
+
+  // Exact for every finite value; NaN stays NaN.
+  static float half_to_float(uint16_t half) {
+    const uint32_t sign = uint32_t(half & 0x8000) << 16, exponent = (half >> 10) & 31, mantissa = half & 0x3ff;
+    if (exponent == 31)
+      return std::bit_cast<float>(sign | 0x7f800000 | mantissa << 13 | (mantissa != 0 ? 0x400000 : 0));
+    if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  static Floats load_half(const void* p) {
+    uint16_t halves[8];
+    std::memcpy(halves, p, sizeof halves);
+    return each<Floats>([&](size_t i) { return half_to_float(halves[i]); });
+  }
+  static Floats load_bfloat(const void* p) {
+    uint16_t halves[8];
+    std::memcpy(halves, p, sizeof halves);
+    return each<Floats>([&](size_t i) { return std::bit_cast<float>(uint32_t(halves[i]) << 16); });
+  }
+
+  static Ints int_broadcast(int32_t x) {
+    return each<Ints>([&](size_t) { return x; });
+  }
+  // Eight unsigned bytes, widened.
+  static Ints load_bytes_as_ints(const void* p) {
+    uint8_t bytes[8];
+    std::memcpy(bytes, p, sizeof bytes);
+    return each<Ints>([&](size_t i) { return bytes[i]; });
+  }
+  static Floats to_floats(Ints x) {
+    return each<Floats>([&](size_t i) { return static_cast<float>(x.lane[i]); });
+  }
+  static Ints int_sub(Ints a, Ints b) {
+    return each<Ints>([&](size_t i) { return a.lane[i] - b.lane[i]; });
+  }
+  // a * b where both lie within 16 bits and a is not negative.
+  static Ints int_mul_small(Ints a, Ints b) {
+    return each<Ints>([&](size_t i) { return a.lane[i] * b.lane[i]; });
+  }
+
+  static Bytes load_bytes(const void* p) {
+    Bytes result;
+    std::memcpy(&result, p, sizeof result);
+    return result;
+  }
+  static Bytes low_nibbles(Bytes x) {
+    return each<Bytes>([&](size_t i) { return x.lane[i] & 15; });
+  }
+  static Bytes high_nibbles(Bytes x) {
+    return each<Bytes>([&](size_t i) { return x.lane[i] >> 4; });
+  }
+  // Byte `index` of each of the eight 32-bit lanes, widened; the bytes are nibbles.
+  template <int index>
+  static Ints byte_of_lanes(Bytes x) {
+    return each<Ints>([&](size_t i) { return x.lane[4 * i + index]; });
+  }
+
+  // For each 16-bit lane: the dot of two unsigned bytes of x with two of the four signed bytes at p (the same four for
+  // every 32-bit lane). Modulo 2^16.
+  static Shorts dot_pairs(Bytes x, const int8_t* p) {
+    return each<Shorts>([&](size_t i) {
+      const size_t j = 2 * (i % 2);
+      return x.lane[2 * i] * p[j] + x.lane[2 * i + 1] * p[j + 1];
+    });
+  }
+  static Shorts short_add(Shorts a, Shorts b) {
+    return each<Shorts>([&](size_t i) { return a.lane[i] + b.lane[i]; });
+  }
+  static Ints sum_pairs(Shorts x) {
+    return each<Ints>([&](size_t i) { return x.lane[2 * i] + x.lane[2 * i + 1]; });
+  }
+
+  // The largest |x| of 8 * count floats as the bits of a float; a NaN is larger than all else.
+  static float max_magnitude(const float* p, int count) {
+    uint32_t largest = 0;
+    for (int i = 0; i < 8 * count; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(p[i]) & 0x7fffffff);
+    return std::bit_cast<float>(largest);
+  }
+  // q[i] = p[i] * scale, rounded to nearest even, |result| <= 127, of 8 * count floats; returns the sum of q.
+  static int32_t quantise(const float* p, int count, float scale, int8_t* q) {
+    int32_t sum = 0;
+    for (int i = 0; i < 8 * count; ++i) {
+      const float scaled = p[i] * scale;
+      q[i] = std::fabs(scaled) <= 127.25f ? static_cast<int8_t>(std::nearbyint(scaled)) : int8_t(-127);
+      sum += q[i];
+    }
+    return sum;
+  }
+
+  // Eight columns' 32 nibbles of source order (16 bytes each, `stride` apart) as one packed unit of 128 bytes
+  // (matmul.h).
+  static void interleave_unit(const std::byte* columns, int64_t stride, std::byte* unit) {
+    for (int column = 0; column < 8; ++column) {
+      for (int k = 0; k < 16; ++k) {
+        const auto low = columns[column * stride + k / 2] >> (k % 2 * 4) & std::byte{15};
+        const auto high = columns[column * stride + 8 + k / 2] >> (k % 2 * 4) & std::byte{15};
+        unit[k / 4 * 32 + column * 4 + k % 4] = low | high << 4;
+      }
+    }
+  }
+
+  static void prefetch(const void*) {}
+  static void stream(float* p, Floats x) { store(p, x); }
+  static void finish_streams() {}
+
+  // Transposes 8 rows of 8 floats in place.
+  static void transpose(Floats (&rows)[8]) {
+    for (int i = 0; i < 8; ++i) {
+      for (int j = 0; j < i; ++j) std::swap(rows[i].lane[j], rows[j].lane[i]);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace ompipe::kernels

@@ -1,0 +1,65 @@
+// Weights of every format with their exact values, packing and running them, for the tests of the matrix kernels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "ompipe/kernels/matmul.h"
+
+namespace ompipe::kernels::test {
+
+// `size` bytes at kAlignmentBytes, filled with 0xff (NaN as floats), with a guard behind them.
+class Buffer {
+ public:
+  explicit Buffer(int64_t size);
+  std::byte* data() { return storage_.data() + offset_; }
+  const std::byte* data() const { return storage_.data() + offset_; }
+  float* floats() { return reinterpret_cast<float*>(data()); }
+  bool guard_intact() const;
+  bool same_bytes(const Buffer& other) const;
+
+ private:
+  int64_t size_;
+  std::vector<std::byte> storage_;
+  size_t offset_;
+};
+
+// One operand B: its bytes as in the file, and its values.
+struct Weights {
+  MatMulSpec spec;
+  std::vector<std::byte> b, scales, zero_points;
+  std::vector<float> values;        // [K, N]: what the float kernels multiply by
+  std::vector<int> quants;          // [K, N], q - zero point; nbits4 only
+  std::vector<float> block_scales;  // [blocks, N]; nbits4 only
+};
+
+Weights make_weights(const MatMulSpec& spec, uint32_t seed);
+
+// Packs all of `weights` in the ranges between `cuts` (positions in B; 0 and the end are added), last range first if
+// `reverse`.
+Buffer pack(const PackedLayout& layout, const Weights& weights, std::vector<int64_t> cuts = {}, bool reverse = false);
+
+// Bytes between which B may be cut.
+int64_t cut_unit(const MatMulSpec& spec);
+
+// Uniform in [-1, 1).
+std::vector<float> random_floats(int64_t count, std::mt19937& random);
+
+enum class Order { forward, reverse, shuffled };
+
+// Runs every phase of `args`' call in that order of tiles, with scratch of exactly the stated sizes, each tile's
+// poisoned anew. args.shared_scratch is set here.
+void run(MatMulArgs args, Order order = Order::forward);
+
+// The product that the contract states for level 0 and float weights, bit for bit: one chain of fused multiply-adds.
+float chain(const Weights& weights, const float* a, int64_t n);
+
+// The same for accuracy_level 4.
+float integer_chain(const Weights& weights, const float* a, int64_t n);
+
+// The ISAs that this machine has.
+std::vector<Isa> isas();
+
+}  // namespace ompipe::kernels::test
