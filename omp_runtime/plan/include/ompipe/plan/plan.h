@@ -24,28 +24,29 @@ enum class ObjectKind : uint8_t {
   bundle,         // the small source-form payloads of one segment, coalesced
 };
 
-// One contiguous range of a file to be read. `staging_offset` says where it lands in its chunk's staging (or in the aux
-// staging).
+// One contiguous range of a file to be read, and where it lands in its staging block (or in the object, if there is
+// none).
 struct Read {
   int32_t file = kNone;  // index into the model's files
   uint64_t offset = 0, length = 0;
   uint64_t staging_offset = 0;
 };
 
-// A payload that takes part in an object, and where its bytes are to be found.
+// A payload that takes part in an object.
 struct Source {
   model::PayloadId payload = kNone;
-  uint64_t staging_offset =
-      0;  // in the chunk's staging (bundles), in the aux staging (scales, zero points); 0 for a main source
+  uint64_t staging_offset = 0;  // of its bytes as the file holds them: in the chunk's staging for a main source and for
+                                // bundles (at the chunk's begin), in the aux staging for scales and zero points
+  uint64_t decoded_offset =
+      0;  // in the same staging, of its elements; equal to staging_offset where nothing has to be decoded
   uint64_t object_offset = 0;  // in the object (bundles and source form)
 };
 
 // A unit of reading and of packing: one load gate, one prepack task. Multiples of 1 MiB of the main source, the last
-// one shorter.
+// one shorter. An object with a source that has to be decoded is one chunk, whole.
 struct Chunk {
   std::vector<Read> reads;
-  uint64_t begin = 0, end = 0;  // of the main source (packed_matmul, source_form); 0, staged bytes for a bundle
-  uint64_t staging_bytes = 0;   // 0: the reads go straight to the object (source_form without decoding)
+  uint64_t begin = 0, end = 0;  // of the main source; the whole of a bundle's object
 };
 
 // A prepared object: identity, recipe, sizes. Requests with the same sources and layout share one.
@@ -56,14 +57,16 @@ struct PreparedObject {
   std::string layout_key;
   kernels::PackedLayout layout;  // packed_matmul only
   uint64_t bytes = 0;            // of the prepared form
-  std::vector<Source> sources;   // [0] is the main source
-  std::vector<Read> aux_reads;   // read first, whole: scales and zero points
+  std::vector<Source>
+      sources;  // packed: B, scales, zero points if there are any; source form: one; bundle: its members
+  std::vector<Read> aux_reads;  // read first, whole: scales and zero points
   uint64_t aux_staging_bytes = 0;
-  std::vector<Chunk> chunks;     // at least one
-  uint64_t source_bytes = 0;     // file bytes of all its sources
-  double prepack_ns = 0;         // predicted, all chunks together
-  bool row_addressable = false;  // an embedding table
-  std::vector<SegmentId> uses;   // ascending
+  std::vector<Chunk> chunks;         // at least one
+  uint64_t chunk_staging_bytes = 0;  // of each chunk's block; 0: reads go straight to the object (source form as it is)
+  uint64_t source_bytes = 0;         // file bytes of all its sources
+  double prepack_ns = 0;             // predicted, all chunks together
+  bool row_addressable = false;      // an embedding table
+  std::vector<SegmentId> uses;       // ascending
 };
 
 // Where an input of a node comes from while it runs.
@@ -103,16 +106,18 @@ struct ValueLife {
 
 struct PlanOptions {
   uint64_t chunk_bytes = 2u << 20;  // a multiple of 1 MiB
-  kernels::Isa isa;
+  kernels::Isa isa = kernels::Isa::scalar;
   int max_large_objects = 4;  // of one segment
   uint64_t bundle_limit_bytes = 64u << 10;
 };
 
-// What a segment needs at once when nothing is resident; the gang of design_residency.md.
+// What objects need to be loaded, as the arenas round it: their resident bytes, their aux staging and one chunk each. A
+// segment's gang, when nothing is resident.
 struct Gang {
-  uint64_t prepared_bytes = 0;  // rounded to 4 KiB an object
-  uint64_t staging_bytes = 0;   // aux staging and one chunk an object
+  uint64_t prepared_bytes = 0, staging_bytes = 0;
   int32_t objects = 0;
+
+  Gang& operator+=(const Gang& other);
 };
 
 // Immutable after build_plan. Shared by sessions, invocations and the report; safe to read from any thread.
@@ -137,7 +142,7 @@ struct PreparedExecutionPlan {
 Result<std::shared_ptr<const PreparedExecutionPlan>> build_plan(std::shared_ptr<const model::ResolvedModel> model,
                                                                 const PlanOptions& options);
 
-// Bytes that a prepared object occupies: rounded up to 4 KiB, as the PreparedArena counts them.
-uint64_t resident_bytes(const PreparedObject& object);
+// What one object needs.
+Gang gang_of(const PreparedObject& object);
 
 }  // namespace ompipe::plan

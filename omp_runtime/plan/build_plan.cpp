@@ -1,0 +1,292 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "objects.h"
+#include "ompipe/arenas/block_arena.h"
+#include "ompipe/arenas/prepared_arena.h"
+
+namespace ompipe::plan {
+namespace {
+
+constexpr uint64_t kMiB = 1u << 20;
+
+// Builds in one pass over the nodes: operands, requirements, segments; bundles when a segment ends.
+class Builder {
+ public:
+  Builder(std::shared_ptr<const model::ResolvedModel> model, const PlanOptions& options)
+      : model_(*model),
+        plan_(std::make_shared<PreparedExecutionPlan>()),
+        table_(model_, plan_->options, plan_->objects) {
+    plan_->model = std::move(model);
+    plan_->options = options;
+  }
+
+  Result<std::shared_ptr<const PreparedExecutionPlan>> build() {
+    const auto nodes = model::NodeId(model_.nodes().size());
+    for (model::NodeId id = 0; id < nodes; ++id) {
+      Status status = add_node(id);
+      if (status.ok() && id + 1 == nodes) status = end_segment();
+      if (!status.ok()) return status.error();
+    }
+    finish_uses();
+    finish_lives();
+    return Result<std::shared_ptr<const PreparedExecutionPlan>>(std::move(plan_));
+  }
+
+ private:
+  // An operand of the segment under way whose payload is small: bound when the segment's bundle is made.
+  struct Small {
+    ActionId action;
+    size_t input;
+    model::PayloadId payload;
+  };
+  struct Place {
+    ObjectId object;
+    uint64_t offset;
+  };
+
+  Status add_node(model::NodeId id) {
+    const model::Node& node = model_.node(id);
+    Action action{id, std::vector<Operand>(node.inputs.size())};
+    std::vector<Small> smalls;
+    std::set<ObjectId> large;
+    Status status = bind_weights(node, action, large);
+    for (size_t i = 0; status.ok() && i < node.inputs.size(); ++i) status = bind_input(node, i, action, large, smalls);
+    if (!status.ok()) return status;
+
+    std::set<ObjectId> together = segment_objects_;
+    together.insert(large.begin(), large.end());
+    const bool too_many = together.size() > size_t(plan_->options.max_large_objects) && !segment_objects_.empty();
+    if (too_many) {
+      if (status = end_segment(); !status.ok()) return status;
+    }
+    segment_objects_.insert(large.begin(), large.end());
+    smalls_.insert(smalls_.end(), smalls.begin(), smalls.end());
+    plan_->actions.push_back(std::move(action));
+    if (plan_->actions.size() == size_t(segment_begin_) + 1) segment_name_ = node.name;
+    return ok_status();
+  }
+
+  // Inputs that a packed object takes the place of.
+  Status bind_weights(const model::Node& node, Action& action, std::set<ObjectId>& large) {
+    std::vector<model::PayloadId> sources;
+    kernels::MatMulSpec spec;
+    const Status status = node.kind() == model::OpKind::mat_mul_nbits ? nbits_weight(node, sources, spec)
+                                                                      : float_weight(node, sources, spec);
+    if (!status.ok() || sources.empty()) return status;
+    Result<ObjectId> object = table_.packed(node, spec, sources);
+    if (!object.ok()) return object.error();
+    action.inputs[1] = {Operand::Kind::packed, *object, 0, kNone};
+    large.insert(*object);
+    taken_inputs_ = node.kind() == model::OpKind::mat_mul_nbits ? 4 : 2;
+    return ok_status();
+  }
+
+  Status nbits_weight(const model::Node& node, std::vector<model::PayloadId>& sources, kernels::MatMulSpec& spec) {
+    auto refuse = [&](std::string reason) {
+      return Status(Error{ErrorKind::bad_model, "plan", node.name, std::move(reason)});
+    };
+    auto given = [&](size_t i) { return i < node.inputs.size() && node.inputs[i] != model::kNone; };
+    if (given(4)) return refuse("MatMulNBits with g_idx is not supported: expected weights in the order of k");
+    const int64_t bits = node.int_attribute("bits", 4);
+    if (bits != 4) return refuse(fmt::format("MatMulNBits has bits {}; expected 4", bits));
+    spec.format = kernels::WeightFormat::nbits4;
+    spec.k = node.int_attribute("K", 0);
+    spec.n = node.int_attribute("N", 0);
+    spec.block = int(node.int_attribute("block_size", 0));
+    spec.accuracy_level = node.int_attribute("accuracy_level", 0) == 4 ? 4 : 0;
+    spec.has_zero_points = given(3);
+    for (size_t i = 1; i <= (spec.has_zero_points ? 3u : 2u); ++i) {
+      const model::Value& value = model_.value(node.inputs[i]);
+      if (value.source != model::ValueSource::initializer) {
+        return refuse(fmt::format("{} is not a constant; MatMulNBits needs constant weights, scales and zero points",
+                                  value.name));
+      }
+      sources.push_back(value.payload);
+    }
+    const model::DType scale_type = model_.payload(sources[1]).dtype;
+    if (scale_type != model::DType::f32 && scale_type != model::DType::f16) {
+      return refuse(fmt::format("scales of type {}; expected float32 or float16", model::dtype_name(scale_type)));
+    }
+    if (spec.has_zero_points && model_.payload(sources[2]).dtype != model::DType::u8) {
+      return refuse(fmt::format("zero points of type {}; expected packed uint8",
+                                model::dtype_name(model_.payload(sources[2]).dtype)));
+    }
+    spec.scale_type = scale_type == model::DType::f16 ? kernels::ScaleType::f16 : kernels::ScaleType::f32;
+    return ok_status();
+  }
+
+  // MatMul and Gemm with a constant float matrix B; anything else stays as it is.
+  Status float_weight(const model::Node& node, std::vector<model::PayloadId>& sources, kernels::MatMulSpec& spec) {
+    if (node.kind() != model::OpKind::mat_mul && node.kind() != model::OpKind::gemm) return ok_status();
+    const model::Value& b = model_.value(node.inputs[1]);
+    if (b.source != model::ValueSource::initializer) return ok_status();
+    const model::Payload& payload = model_.payload(b.payload);
+    if (payload.dims.size() != 2) return ok_status();
+    switch (payload.dtype) {
+      case model::DType::f32:
+        spec.format = kernels::WeightFormat::f32;
+        break;
+      case model::DType::f16:
+        spec.format = kernels::WeightFormat::f16;
+        break;
+      case model::DType::bf16:
+        spec.format = kernels::WeightFormat::bf16;
+        break;
+      default:
+        return ok_status();
+    }
+    spec.trans_b = node.kind() == model::OpKind::gemm && node.int_attribute("transB", 0) != 0;
+    spec.k = payload.dims[spec.trans_b ? 1 : 0];
+    spec.n = payload.dims[spec.trans_b ? 0 : 1];
+    if (kernels::unsupported_reason(spec)) return ok_status();
+    sources.push_back(b.payload);
+    return ok_status();
+  }
+
+  Status bind_input(const model::Node& node, size_t i, Action& action, std::set<ObjectId>& large,
+                    std::vector<Small>& smalls) {
+    Operand& operand = action.inputs[i];
+    const bool taken = action.inputs.size() > 1 && action.inputs[1].kind == Operand::Kind::packed && i >= 1 &&
+                       i < size_t(taken_inputs_);
+    if (taken || node.inputs[i] == model::kNone) return ok_status();
+    const model::Value& value = model_.value(node.inputs[i]);
+    operand.value = node.inputs[i];
+    switch (value.source) {
+      case model::ValueSource::node:
+      case model::ValueSource::graph_input:
+        operand = {Operand::Kind::value, node.inputs[i], 0, node.inputs[i]};
+        return ok_status();
+      case model::ValueSource::constant:
+        operand = {Operand::Kind::constant, value.constant, 0, node.inputs[i]};
+        return ok_status();
+      case model::ValueSource::initializer:
+        operand.kind = Operand::Kind::source;
+        break;
+      case model::ValueSource::overridable:
+        operand.kind = Operand::Kind::overridable;
+        break;
+    }
+    const auto action_id = ActionId(plan_->actions.size());
+    if (model_.payload(value.payload).bytes() < plan_->options.bundle_limit_bytes) {
+      smalls.push_back({action_id, i, value.payload});
+      return ok_status();
+    }
+    Result<ObjectId> object = table_.source_form(node, value.payload);
+    if (!object.ok()) return object.error();
+    operand.index = *object;
+    large.insert(*object);
+    return ok_status();
+  }
+
+  // Closes the segment under way: its bundle is made, and the operands that lie in it, or in an earlier segment's, are
+  // bound.
+  Status end_segment() {
+    const auto end = ActionId(plan_->actions.size());
+    std::vector<model::PayloadId> fresh;
+    for (const Small& small : smalls_) {
+      if (!small_places_.count(small.payload) && std::find(fresh.begin(), fresh.end(), small.payload) == fresh.end()) {
+        fresh.push_back(small.payload);
+      }
+    }
+    if (!fresh.empty()) {
+      std::map<model::PayloadId, uint64_t> offsets;
+      Result<ObjectId> object = table_.bundle(fmt::format("bundle.{}", plan_->segments.size()), fresh, offsets);
+      if (!object.ok()) return object.error();
+      for (auto [payload, offset] : offsets) small_places_[payload] = {*object, offset};
+    }
+    for (const Small& small : smalls_) {
+      const Place place = small_places_.at(small.payload);
+      Operand& operand = plan_->actions[size_t(small.action)].inputs[small.input];
+      operand.index = place.object;
+      operand.offset = place.offset;
+      segment_objects_.insert(place.object);
+    }
+    plan_->segments.push_back(
+        {segment_name_, segment_begin_, end, std::vector<ObjectId>(segment_objects_.begin(), segment_objects_.end())});
+    segment_begin_ = end;
+    segment_objects_.clear();
+    smalls_.clear();
+    return ok_status();
+  }
+
+  void finish_uses() {
+    for (SegmentId s = 0; s < SegmentId(plan_->segments.size()); ++s) {
+      Gang gang;
+      for (ObjectId id : plan_->segments[size_t(s)].requirements) {
+        plan_->objects[size_t(id)].uses.push_back(s);
+        gang += gang_of(plan_->objects[size_t(id)]);
+      }
+      plan_->gangs.push_back(gang);
+      plan_->largest_gang.prepared_bytes = std::max(plan_->largest_gang.prepared_bytes, gang.prepared_bytes);
+      plan_->largest_gang.staging_bytes = std::max(plan_->largest_gang.staging_bytes, gang.staging_bytes);
+      plan_->largest_gang.objects = std::max(plan_->largest_gang.objects, gang.objects);
+    }
+    for (const PreparedObject& object : plan_->objects) {
+      plan_->packed_bytes += gang_of(object).prepared_bytes;
+      plan_->source_bytes += object.source_bytes;
+    }
+  }
+
+  void finish_lives() {
+    plan_->lives.resize(model_.values().size());
+    for (ActionId a = 0; a < ActionId(plan_->actions.size()); ++a) {
+      const model::Node& node = model_.node(plan_->actions[size_t(a)].node);
+      for (model::ValueId output : node.outputs) {
+        if (output != model::kNone) plan_->lives[size_t(output)].defined = a;
+      }
+      for (model::ValueId input : node.inputs) {
+        if (input != model::kNone) plan_->lives[size_t(input)].last_use = a;
+      }
+    }
+    for (const model::Port& port : model_.outputs()) plan_->lives[size_t(port.value)].output = true;
+  }
+
+  const model::ResolvedModel& model_;
+  std::shared_ptr<PreparedExecutionPlan> plan_;
+  ObjectTable table_;
+  int taken_inputs_ = 0;  // of the node under way: 1 up to this are inside its packed object
+  ActionId segment_begin_ = 0;
+  std::string segment_name_;
+  std::set<ObjectId> segment_objects_;
+  std::vector<Small> smalls_;
+  std::map<model::PayloadId, Place> small_places_;
+};
+
+}  // namespace
+
+Gang& Gang::operator+=(const Gang& other) {
+  prepared_bytes += other.prepared_bytes;
+  staging_bytes += other.staging_bytes;
+  objects += other.objects;
+  return *this;
+}
+
+Gang gang_of(const PreparedObject& object) {
+  Gang gang;
+  gang.prepared_bytes = arenas::PreparedArena::rounded_bytes(object.bytes);
+  if (object.aux_staging_bytes > 0) gang.staging_bytes += arenas::BlockArena::rounded_bytes(object.aux_staging_bytes);
+  if (object.chunk_staging_bytes > 0)
+    gang.staging_bytes += arenas::BlockArena::rounded_bytes(object.chunk_staging_bytes);
+  gang.objects = 1;
+  return gang;
+}
+
+SegmentId PreparedExecutionPlan::next_use(ObjectId object, SegmentId from) const {
+  const std::vector<SegmentId>& uses = objects[size_t(object)].uses;
+  const auto next = std::lower_bound(uses.begin(), uses.end(), from);
+  return next == uses.end() ? kNone : *next;
+}
+
+Result<std::shared_ptr<const PreparedExecutionPlan>> build_plan(std::shared_ptr<const model::ResolvedModel> model,
+                                                                const PlanOptions& options) {
+  if (options.chunk_bytes == 0 || options.chunk_bytes % kMiB != 0) {
+    return Error{ErrorKind::usage, "plan", "chunk",
+                 fmt::format("{} bytes; expected a positive multiple of 1 MiB", options.chunk_bytes)};
+  }
+  return Builder(std::move(model), options).build();
+}
+
+}  // namespace ompipe::plan

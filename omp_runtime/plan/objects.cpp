@@ -1,0 +1,174 @@
+#include "objects.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ompipe::plan {
+namespace {
+
+constexpr uint64_t kAlignment = 64;           // of everything inside a staging block or a bundle
+constexpr uint64_t kCoalesceGapBytes = 4096;  // reading over a gap of a page costs less than another request
+constexpr double kPrepackBytesPerNs = 6.0;    // source plus packed bytes; a prediction, not a claim
+
+uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+bool encoded(const model::Payload& payload) { return payload.encoding != model::Encoding::raw; }
+
+// Places a payload's bytes in a staging block, and its decoded elements behind them where it has to be decoded.
+Source place(const model::Payload& payload, model::PayloadId id, uint64_t& staging_bytes) {
+  Source source;
+  source.payload = id;
+  source.staging_offset = source.decoded_offset = aligned(staging_bytes);
+  staging_bytes = source.staging_offset + payload.length;
+  if (encoded(payload)) {
+    source.decoded_offset = aligned(staging_bytes);
+    staging_bytes = source.decoded_offset + payload.bytes();
+  }
+  return source;
+}
+
+Read whole_read(const model::Payload& payload, uint64_t staging_offset) {
+  return {payload.file, payload.offset, payload.length, staging_offset};
+}
+
+}  // namespace
+
+Result<const model::Payload*> ObjectTable::readable(model::PayloadId payload) const { return model_.readable(payload); }
+
+std::string ObjectTable::key_of(const std::vector<model::PayloadId>& payloads, const std::string& layout_key) const {
+  std::string key;
+  for (model::PayloadId id : payloads) {
+    const model::Payload& payload = model_.payload(id);
+    const std::string identity = payload.digest.empty()
+                                     ? fmt::format("file{}@{}+{}", payload.file, payload.offset, payload.length)
+                                     : payload.digest;
+    key += fmt::format("{}:{}{}|", identity, model::dtype_name(payload.dtype), model::shape_text(payload.dims));
+  }
+  return key + layout_key + "|cpu";
+}
+
+ObjectId ObjectTable::add(PreparedObject object) {
+  const auto id = ObjectId(objects_.size());
+  object.prepack_ns = double(object.source_bytes + object.bytes) / kPrepackBytesPerNs;
+  by_key_.emplace(object.key, id);
+  objects_.push_back(std::move(object));
+  return id;
+}
+
+// `whole`: one chunk, because a source has to be decoded first.
+void ObjectTable::cut_chunks(PreparedObject& object, const model::Payload& main, bool whole) const {
+  const uint64_t bytes = main.bytes(), step = whole ? std::max<uint64_t>(bytes, 1) : options_.chunk_bytes;
+  for (uint64_t begin = 0; begin < bytes || object.chunks.empty(); begin += step) {
+    Chunk chunk{{}, begin, std::min(bytes, begin + step)};
+    chunk.reads.push_back(encoded(main) ? whole_read(main, 0)
+                                        : Read{main.file, main.offset + begin, chunk.end - chunk.begin, 0});
+    object.chunks.push_back(std::move(chunk));
+  }
+}
+
+Result<ObjectId> ObjectTable::packed(const model::Node& node, const kernels::MatMulSpec& spec,
+                                     const std::vector<model::PayloadId>& sources) {
+  auto refuse = [&](std::string reason) { return Error{ErrorKind::bad_model, "plan", node.name, std::move(reason)}; };
+  if (const char* const reason = kernels::unsupported_reason(spec)) return refuse(reason);
+  const std::optional<kernels::PackedLayout> layout = kernels::make_layout(spec, options_.isa);
+  if (!layout) return refuse("no kernel of the chosen instruction set packs this weight");
+  const std::string layout_key = kernels::layout_key(*layout);
+  const std::string key = key_of(sources, layout_key);
+  if (auto found = by_key_.find(key); found != by_key_.end()) return found->second;
+
+  PreparedObject object;
+  object.kind = ObjectKind::packed_matmul;
+  object.key = key;
+  object.layout_key = layout_key;
+  object.layout = *layout;
+  object.bytes = uint64_t(layout->packed_bytes);
+  bool whole = false;
+  const uint64_t expected[] = {uint64_t(layout->source_bytes), uint64_t(layout->scales_bytes),
+                               uint64_t(layout->zero_points_bytes)};
+  for (size_t i = 0; i < sources.size(); ++i) {
+    Result<const model::Payload*> payload = readable(sources[i]);
+    if (!payload.ok()) return payload.error();
+    if ((*payload)->bytes() != expected[i]) {
+      return refuse(fmt::format("{} has {} bytes; expected {}", (*payload)->name, (*payload)->bytes(), expected[i]));
+    }
+    whole = whole || encoded(**payload);
+  }
+  const model::Payload& main = model_.payload(sources[0]);
+  object.name = main.name;
+  uint64_t main_staging = 0;
+  object.sources.push_back(place(main, sources[0], main_staging));
+  cut_chunks(object, main, whole);
+  object.chunk_staging_bytes = whole ? main_staging : std::min(options_.chunk_bytes, main_staging);
+  for (size_t i = 1; i < sources.size(); ++i) {
+    const model::Payload& payload = model_.payload(sources[i]);
+    object.sources.push_back(place(payload, sources[i], object.aux_staging_bytes));
+    object.aux_reads.push_back(whole_read(payload, object.sources.back().staging_offset));
+  }
+  for (model::PayloadId id : sources) object.source_bytes += model_.payload(id).length;
+  return add(std::move(object));
+}
+
+Result<ObjectId> ObjectTable::source_form(const model::Node& node, model::PayloadId id) {
+  const std::string key = key_of({id}, "source");
+  if (auto found = by_key_.find(key); found != by_key_.end()) return found->second;
+  Result<const model::Payload*> payload = readable(id);
+  if (!payload.ok()) return payload.error();
+  const model::Payload& main = **payload;
+
+  PreparedObject object;
+  object.kind = ObjectKind::source_form;
+  object.name = main.name;
+  object.key = key;
+  object.layout_key = "source";
+  object.bytes = main.bytes();
+  object.source_bytes = main.length;
+  uint64_t staging = 0;
+  object.sources.push_back(place(main, id, staging));
+  cut_chunks(object, main, encoded(main));
+  object.chunk_staging_bytes = encoded(main) ? staging : 0;
+  const model::OpKind kind = node.kind();
+  object.row_addressable =
+      (kind == model::OpKind::gather || kind == model::OpKind::gather_block_quantized) && !encoded(main);
+  return add(std::move(object));
+}
+
+Result<ObjectId> ObjectTable::bundle(const std::string& name, std::vector<model::PayloadId> payloads,
+                                     std::map<model::PayloadId, uint64_t>& offsets) {
+  std::sort(payloads.begin(), payloads.end(), [&](model::PayloadId a, model::PayloadId b) {
+    return std::pair(model_.payload(a).file, model_.payload(a).offset) <
+           std::pair(model_.payload(b).file, model_.payload(b).offset);
+  });
+  PreparedObject object;
+  object.kind = ObjectKind::bundle;
+  object.name = name;
+  object.layout_key = "bundle";
+  object.key = key_of(payloads, object.layout_key);
+  std::vector<Read> reads;
+  for (model::PayloadId id : payloads) {
+    Result<const model::Payload*> payload = readable(id);
+    if (!payload.ok()) return payload.error();
+    const model::Payload& main = **payload;
+    const bool joins = !reads.empty() && reads.back().file == main.file && main.offset >= reads.back().offset &&
+                       main.offset <= reads.back().offset + reads.back().length + kCoalesceGapBytes;
+    if (!joins) {
+      const uint64_t staging = reads.empty() ? 0 : aligned(reads.back().staging_offset + reads.back().length);
+      reads.push_back({main.file, main.offset, 0, staging});
+    }
+    Read& read = reads.back();
+    read.length = std::max(read.length, main.offset + main.length - read.offset);
+    Source source;
+    source.payload = id;
+    source.staging_offset = source.decoded_offset = read.staging_offset + (main.offset - read.offset);
+    source.object_offset = aligned(object.bytes);
+    object.bytes = source.object_offset + main.bytes();
+    object.source_bytes += main.length;
+    offsets[id] = source.object_offset;
+    object.sources.push_back(source);
+  }
+  object.chunk_staging_bytes = std::max<uint64_t>(1, reads.back().staging_offset + reads.back().length);
+  object.chunks.push_back({std::move(reads), 0, object.bytes});
+  return add(std::move(object));
+}
+
+}  // namespace ompipe::plan

@@ -1,0 +1,39 @@
+// Makes the prepared objects of a plan from payloads: identity, layout, reads, chunks, staging.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ompipe/plan/plan.h"
+
+namespace ompipe::plan {
+
+// Collects objects; requests with the same key get the same one. Part of build_plan.
+class ObjectTable {
+ public:
+  ObjectTable(const model::ResolvedModel& model, const PlanOptions& options, std::vector<PreparedObject>& objects)
+      : model_(model), options_(options), objects_(objects) {}
+
+  // B and what belongs to it, packed for `spec`. `sources`: B, scales, zero points. Errors: bad_model, naming the node.
+  Result<ObjectId> packed(const model::Node& node, const kernels::MatMulSpec& spec,
+                          const std::vector<model::PayloadId>& sources);
+  // One payload as it is.
+  Result<ObjectId> source_form(const model::Node& node, model::PayloadId payload);
+  // Several small payloads; `offsets` receives where each lies in the object.
+  Result<ObjectId> bundle(const std::string& name, std::vector<model::PayloadId> payloads,
+                          std::map<model::PayloadId, uint64_t>& offsets);
+
+ private:
+  Result<const model::Payload*> readable(model::PayloadId payload) const;
+  std::string key_of(const std::vector<model::PayloadId>& payloads, const std::string& layout_key) const;
+  ObjectId add(PreparedObject object);
+  void cut_chunks(PreparedObject& object, const model::Payload& main, bool whole) const;
+
+  const model::ResolvedModel& model_;
+  const PlanOptions& options_;
+  std::vector<PreparedObject>& objects_;
+  std::map<std::string, ObjectId> by_key_;
+};
+
+}  // namespace ompipe::plan
