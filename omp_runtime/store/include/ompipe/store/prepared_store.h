@@ -1,0 +1,63 @@
+// The registry of a session's prepared objects: state, generation, allocation, and the bytes that consumers see.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "ompipe/arenas/prepared_arena.h"
+#include "ompipe/plan/plan.h"
+#include "ompipe/store/residency.h"
+#include "ompipe/store/slice_hashes.h"
+
+namespace ompipe::store {
+
+// Thread rule: everything in the policy's serial context, but bytes(), which compute threads call for objects that are
+// resident and pinned, and writable() and hashes(), for chunks of an object that is being prepared.
+class PreparedStore {
+ public:
+  // Fixes an address for every object of the plan; no memory yet. Errors: environment, if the system has no address
+  // space.
+  static Result<std::unique_ptr<PreparedStore>> create(std::shared_ptr<const plan::PreparedExecutionPlan> plan,
+                                                       arenas::Budget& budget, arenas::PreparedLayout layout,
+                                                       const arenas::MemoryBinding& binding);
+
+  Residency state(plan::ObjectId object) const { return entries_[size_t(object)]->state; }
+  uint32_t generation(plan::ObjectId object) const { return entries_[size_t(object)]->generation; }
+
+  // absent or failed to loading: takes the object's bytes out of `reservation` and starts the next generation.
+  void begin(plan::ObjectId object, arenas::Reservation& reservation);
+  // loading to preparing.
+  void first_chunk(plan::ObjectId object);
+  // preparing to resident: one release store makes bytes and allocation visible together.
+  void publish(plan::ObjectId object);
+  // loading or preparing to failed or absent: gives the bytes back.
+  void abandon(plan::ObjectId object, Residency to);
+  // resident to evicting. Destroying the allocation gives the pages back; gone() follows that.
+  arenas::Allocation evict(plan::ObjectId object);
+  void gone(plan::ObjectId object);  // evicting to absent
+
+  const std::byte* bytes(plan::ObjectId object) const {
+    return entries_[size_t(object)]->published.load(std::memory_order_acquire);
+  }
+  std::byte* writable(plan::ObjectId object) { return entries_[size_t(object)]->allocation.data(); }
+  SliceHashes& hashes(plan::ObjectId object) { return entries_[size_t(object)]->hashes; }
+
+ private:
+  struct Entry {
+    explicit Entry(SliceHashes slots) : hashes(std::move(slots)) {}
+    Residency state = Residency::absent;
+    uint32_t generation = 0;
+    arenas::Allocation allocation;
+    std::atomic<const std::byte*> published{nullptr};
+    SliceHashes hashes;
+  };
+
+  PreparedStore(std::shared_ptr<const plan::PreparedExecutionPlan> plan, std::unique_ptr<arenas::PreparedArena> arena);
+
+  std::shared_ptr<const plan::PreparedExecutionPlan> plan_;
+  std::unique_ptr<arenas::PreparedArena> arena_;  // outlives the allocations below
+  std::vector<std::unique_ptr<Entry>> entries_;
+};
+
+}  // namespace ompipe::store
