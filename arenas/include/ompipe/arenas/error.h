@@ -9,7 +9,8 @@
 
 namespace ompipe {
 
-// What went wrong, as far as a caller must tell cases apart. The command line turns it into an exit status (contract.md).
+// What went wrong, as far as a caller must tell cases apart. The command line turns it into an exit status
+// (contract.md).
 enum class ErrorKind {
   usage,        // wrong option, input name, dtype or shape: 2
   bad_model,    // damage, or lack of support, found in a model or companion: 3
@@ -18,14 +19,14 @@ enum class ErrorKind {
   cancelled,    // by the caller: 130
 };
 
-// One failure. `phase` is what was being done ("open", "read", "digest", "prepack", "run"...), `subject` the tensor, node or
-// option it was done for; the range is what was wanted of `file`, `got` what was there, in bytes. Empty or absent fields do not
-// apply. Immutable after creation, so it may be shared between threads.
+// One failure. `phase` is what was being done ("open", "read", "digest", "prepack", "run"...), `subject` the tensor,
+// node or option it was done for; the range is what was wanted of `file`, `got` what was there, in bytes. Empty or
+// absent fields do not apply. Immutable after creation, so it may be shared between threads.
 struct Error {
   ErrorKind kind = ErrorKind::environment;
-  std::string phase;
-  std::string subject;
-  std::string reason;  // what was found and what was expected
+  std::string phase = {};
+  std::string subject = {};
+  std::string reason = {};  // what was found and what was expected
   std::string file = {};
   std::optional<uint64_t> offset = {}, length = {}, got = {};
   int errno_value = 0;  // 0: no system call failed
