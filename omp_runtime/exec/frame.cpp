@@ -1,0 +1,174 @@
+#include "ompipe/exec/frame.h"
+
+#include <algorithm>
+
+#include "nodes.h"
+
+namespace ompipe::exec {
+namespace {
+
+using model::ValueId;
+using Kind = plan::Operand::Kind;
+
+bool takes_strides(const plan::PreparedExecutionPlan& plan, const plan::Action& action, size_t input) {
+  const NodeSpec& spec = node_spec(plan.model->node(action.node).kind());
+  return input < 32 && (spec.strided_inputs >> input & 1) != 0;
+}
+
+// Where a value that something points to is; a view's data follows its root's.
+std::byte* data_of(const FrameState& state, const Slot& slot) {
+  switch (slot.home) {
+    case Home::none:
+      return nullptr;
+    case Home::block:
+      return state.block.data + state.blocks[size_t(slot.block)].offset;
+    case Home::small:
+      return const_cast<std::byte*>(state.small_bytes.data()) + slot.offset;
+    case Home::input:
+      return state.inputs[size_t(slot.index)].view.data;
+    case Home::output:
+      return state.outputs[size_t(slot.index)].data;
+    case Home::cache:
+      return state.caches[size_t(slot.index)].memory.data;
+    case Home::view:
+      return state.values[size_t(slot.index)].data + slot.offset;
+  }
+  return nullptr;
+}
+
+void load_sources(FrameState& state, const plan::Action& action, int32_t first_operand, const ObjectTable& objects) {
+  for (size_t i = 0; i < action.inputs.size(); ++i) {
+    const plan::Operand& operand = action.inputs[i];
+    const bool overridden = operand.kind == Kind::overridable && state.slots[size_t(operand.value)].home == Home::input;
+    if (operand.kind != Kind::source && (operand.kind != Kind::overridable || overridden)) continue;
+    Tensor& tensor = state.sources[size_t(first_operand) + i];
+    tensor.data = const_cast<std::byte*>(objects.bytes(operand.index)) + operand.offset;
+  }
+}
+
+}  // namespace
+
+FrameState::FrameState(std::shared_ptr<const plan::PreparedExecutionPlan> the_plan, int worker_count)
+    : plan(std::move(the_plan)), workers(worker_count), shapes(*plan->model) {
+  const size_t value_count = model().values().size();
+  takes_views.assign(value_count, 1);
+  output_of_value.assign(value_count, kNone);
+  values.resize(value_count);
+  slots.resize(value_count);
+  bound.resize(model().inputs().size());
+  inputs.resize(model().inputs().size());
+  wanted.resize(model().outputs().size());
+  output_bytes.resize(model().outputs().size());
+  outputs.resize(model().outputs().size());
+  for (size_t i = model().outputs().size(); i-- > 0;) output_of_value[size_t(model().outputs()[i].value)] = int32_t(i);
+  for (const model::ConstantTensor& constant : model().constants()) {
+    constants.push_back(make_constant(constant.dtype, constant.dims, constant.bytes.data()));
+  }
+  for (const plan::Action& action : plan->actions) {
+    ActionState own;
+    own.first_operand = int32_t(sources.size());
+    actions.push_back(own);
+    const model::Node& node = model().node(action.node);
+    for (size_t i = 0; i < action.inputs.size(); ++i) {
+      const plan::Operand& operand = action.inputs[i];
+      sources.emplace_back();
+      if (operand.kind == Kind::value && !takes_strides(*plan, action, i)) takes_views[size_t(operand.index)] = 0;
+      if (operand.kind != Kind::source && operand.kind != Kind::overridable) continue;
+      const model::Payload& payload = model().payload(model().value(node.inputs[i]).payload);
+      sources.back() = make_constant(payload.dtype, payload.dims, nullptr);
+    }
+  }
+}
+
+Frame::Frame(std::shared_ptr<const plan::PreparedExecutionPlan> plan, int workers)
+    : state_(std::make_unique<FrameState>(std::move(plan), workers)) {}
+Frame::~Frame() = default;
+
+Status Frame::bind(const RuntimeContext& context) {
+  if (Status status = bind_inputs(*state_, context); !status) return status;
+  return place_values(*state_);
+}
+
+uint64_t Frame::execution_bytes() const {
+  return state_->block_bytes + uint64_t(state_->workers) * state_->scratch_stride;
+}
+
+std::span<const uint64_t> Frame::output_bytes() const { return state_->output_bytes; }
+
+double Frame::predicted_ns(plan::ActionId action) const { return state_->actions[size_t(action)].predicted_ns; }
+
+double Frame::segment_predicted_ns(plan::SegmentId segment) const {
+  const plan::Segment& range = state_->plan->segments[size_t(segment)];
+  double sum = 0;
+  for (ActionId action = range.begin; action < range.end; ++action) sum += predicted_ns(action);
+  return sum;
+}
+
+void Frame::attach(HeldBytes block, std::span<const HeldBytes> outputs) {
+  FrameState& state = *state_;
+  OMPIPE_CHECK(block.bytes >= execution_bytes() && outputs.size() == state.outputs.size());
+  state.block = std::move(block);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    OMPIPE_CHECK(outputs[i].bytes >= state.output_bytes[i]);
+    state.outputs[i] = outputs[i];
+  }
+  // Producers stand before their views only in the order of actions.
+  for (const model::Port& port : state.model().inputs()) {
+    state.values[size_t(port.value)].data = data_of(state, state.slots[size_t(port.value)]);
+  }
+  for (const plan::Action& action : state.plan->actions) {
+    for (const ValueId value : state.model().node(action.node).outputs) {
+      if (value != kNone) state.values[size_t(value)].data = data_of(state, state.slots[size_t(value)]);
+    }
+  }
+}
+
+Status Frame::run_segment(plan::SegmentId segment, const ObjectTable& objects, TileRunner& runner) {
+  FrameState& state = *state_;
+  OMPIPE_CHECK(runner.workers() <= state.workers);
+  const plan::Segment& range = state.plan->segments[size_t(segment)];
+  for (ActionId at = range.begin; at < range.end; ++at) {
+    const ActionState& own = state.actions[size_t(at)];
+    if (own.settled) continue;
+    const plan::Action& action = state.plan->actions[size_t(at)];
+    load_sources(state, action, own.first_operand, objects);
+    NodeContext node(state, at, &runner, &objects);
+    if (Status status = node_spec(node.node().kind()).execute(node); !status) return status;
+  }
+  return ok_status();
+}
+
+void Frame::finish(RuntimeContext& context) {
+  FrameState& state = *state_;
+  size_t count = 0;
+  const auto& ports = state.model().outputs();
+  for (size_t i = 0; i < ports.size(); ++i) {
+    const size_t value = size_t(ports[i].value);
+    if (!state.wanted[i] || state.slots[value].home == Home::cache) continue;
+    if (context.outputs.size() <= count) context.outputs.emplace_back();
+    NamedTensor& out = context.outputs[count++];
+    out.name = ports[i].name;
+    const model::Value& graph_value = state.model().value(ports[i].value);
+    if (graph_value.source == model::ValueSource::constant) {
+      out.tensor = {state.constants[size_t(graph_value.constant)], state.plan};
+      continue;
+    }
+    const Slot& slot = state.slots[value];
+    out.tensor.view = state.values[value];
+    out.tensor.owner =
+        slot.home == Home::input ? state.inputs[size_t(slot.index)].owner : state.outputs[size_t(slot.index)].owner;
+  }
+  context.outputs.resize(count);
+  for (size_t i = 0; i < state.caches.size(); ++i) {
+    context.caches[i].length = state.values[size_t(state.caches[i].present)].dim(2);
+  }
+}
+
+void Frame::detach() {
+  for (HeldTensor& input : state_->inputs) input = {};
+  for (Cache& cache : state_->caches) cache.memory = {};
+  for (HeldBytes& output : state_->outputs) output = {};
+  state_->block = {};
+}
+
+}  // namespace ompipe::exec

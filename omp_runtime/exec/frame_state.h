@@ -1,0 +1,90 @@
+// What a frame keeps: tables that follow from the plan, and what one bind made of them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "memory_plan.h"
+#include "ompipe/exec/frame.h"
+#include "ompipe/model/shape_binder.h"
+
+namespace ompipe::exec {
+
+using plan::ActionId;
+using plan::kNone;
+
+// Where the elements of a value lie.
+enum class Home : uint8_t {
+  none,    // not fed, or no output of a node that runs
+  block,   // `offset` in the execution block
+  small,   // `offset` in FrameState::small_bytes: integers of shape arithmetic
+  input,   // caller's memory; `index` is the graph input
+  output,  // `index` is the graph output whose allocation it has
+  cache,   // a bound KV-cache; `index` is into FrameState::caches
+  view,    // of the value `index`, `offset` bytes from its first element
+};
+
+struct Slot {
+  Home home = Home::none;
+  int32_t index = kNone;
+  uint64_t offset = 0;
+  ActionId first = 0, last = 0;  // when its bytes must stay, views of it included
+  int32_t block = kNone;         // index into FrameState::blocks
+};
+
+struct ActionState {
+  int32_t first_operand = 0;  // of its inputs, in FrameState::sources
+  bool settled = false;       // its outputs are known from the shapes and already written
+  double predicted_ns = 0;
+  int32_t workspace_block = kNone;
+  uint64_t workspace_bytes = 0;
+};
+
+// One bound KV-cache.
+struct Cache {
+  HeldBytes memory;
+  model::ValueId past = kNone, present = kNone;
+};
+
+struct FrameState {
+  FrameState(std::shared_ptr<const plan::PreparedExecutionPlan> plan, int workers);
+
+  const model::ResolvedModel& model() const { return *plan->model; }
+  std::byte* workspace(const ActionState& action) const;
+
+  // From the plan.
+  const std::shared_ptr<const plan::PreparedExecutionPlan> plan;
+  const int workers;
+  std::vector<uint8_t> takes_views;      // by value: every consumer takes strides
+  std::vector<int32_t> output_of_value;  // by value: its first graph output
+  std::vector<Tensor> constants;         // by index into the model's constants
+  std::vector<Tensor> sources;           // by operand: of source-form payloads; data is set while the node runs
+  std::vector<ActionState> actions;
+
+  // From bind.
+  model::ShapeBinder shapes;
+  std::vector<model::BoundInput> bound;  // by graph input
+  std::vector<HeldTensor> inputs;        // by graph input
+  std::vector<Cache> caches;
+  std::vector<uint8_t> wanted;  // by graph output
+  std::vector<Tensor> values;   // by value
+  std::vector<Slot> slots;      // by value
+  std::vector<Block> blocks;
+  std::vector<uint64_t> output_bytes;  // by graph output
+  std::vector<std::byte> small_bytes;
+  uint64_t small_used = 0;
+  MemoryPlanner planner;
+  uint64_t block_bytes = 0;     // activations and workspaces
+  uint64_t scratch_stride = 0;  // of one worker
+
+  // From attach.
+  HeldBytes block;
+  std::vector<HeldBytes> outputs;  // by graph output
+};
+
+// Checks the caller's tensors and caches and hands them to the shape binder (bind_inputs.cpp).
+Status bind_inputs(FrameState& state, const RuntimeContext& context);
+// Decides for every value where it lives and what every node needs while it runs (bind_values.cpp).
+Status place_values(FrameState& state);
+
+}  // namespace ompipe::exec

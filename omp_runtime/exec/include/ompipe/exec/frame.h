@@ -1,0 +1,68 @@
+// The state of one invocation: shapes and memory plan of a plan's values, and the running of its segments.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "ompipe/arenas/error.h"
+#include "ompipe/exec/context.h"
+#include "ompipe/exec/tensor.h"
+#include "ompipe/exec/tile_runner.h"
+#include "ompipe/plan/plan.h"
+
+namespace ompipe::exec {
+
+// The bytes of prepared objects. The caller of run_segment guarantees that the segment's requirements are resident and
+// stay so (pinned) until it returns; no other object is asked for.
+class ObjectTable {
+ public:
+  virtual ~ObjectTable() = default;
+  virtual const std::byte* bytes(plan::ObjectId object) const = 0;
+};
+
+struct FrameState;  // private
+
+// Order of calls: bind, attach, run_segment for every segment in order, finish, detach; then bind again. After an
+// error: detach. A second round allocates nothing while shapes, names and numbers of inputs stay within what an earlier
+// one needed. Thread rule: one thread at a time; different frames are independent.
+class Frame {
+ public:
+  // `workers`: what the runners of this frame will say; the execution block holds scratch for each.
+  Frame(std::shared_ptr<const plan::PreparedExecutionPlan> plan, int workers);
+  ~Frame();
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+  // Checks the inputs and caches of `context`, computes all shapes and places all values. Holds the inputs' owners
+  // until detach. Errors: usage (phase "bind", subject the input): unknown, missing or twice given name, dtype, shape,
+  // cache; each says what was expected and what was found. bad_model where a shape depends on data.
+  Status bind(const RuntimeContext& context);
+
+  // After bind: bytes of the execution block (activations, workspaces, scratch of every worker), to be aligned at 64.
+  uint64_t execution_bytes() const;
+  // After bind, by graph output: bytes to be allocated for it, aligned at 64. 0: none, because nobody wants it, it lies
+  // in a bound cache, it is empty, or it shares its bytes with an input, a constant or an earlier output.
+  std::span<const uint64_t> output_bytes() const;
+  // After bind: predicted compute time on one thread, in ns, by the kernels' own predictors.
+  double predicted_ns(plan::ActionId action) const;
+  double segment_predicted_ns(plan::SegmentId segment) const;
+
+  // Gives the memory that bind asked for; `outputs` is parallel to output_bytes(). Owners are held until detach.
+  void attach(HeldBytes block, std::span<const HeldBytes> outputs);
+
+  // Runs the segment's actions; allocates nothing unless it fails. The same bits for every runner. Errors: phase "run",
+  // subject the node: an index out of range, contents that a kernel refuses.
+  Status run_segment(plan::SegmentId segment, const ObjectTable& objects, TileRunner& runner);
+
+  // After the last segment: writes context.outputs and advances the lengths of its caches. `context` is the one that
+  // was bound.
+  void finish(RuntimeContext& context);
+  // Lets go of inputs, block and outputs.
+  void detach();
+
+ private:
+  std::unique_ptr<FrameState> state_;
+};
+
+}  // namespace ompipe::exec
