@@ -21,8 +21,8 @@ function emptyCache(session) {
   return cache;
 }
 
-// Greedy decoding of one row. Calls `each(step, logits)` with the logits of the last position of every run, valid until it
-// returns. Gives the tokens, and the seconds of every run: the first is the prompt's.
+// Greedy decoding of one row. Calls `each(step, logits)` with the logits of the last position of every run, valid until
+// it returns. Gives the tokens, and the seconds of every run: the first is the prompt's.
 async function decode(session, prompt, steps, each = () => {}) {
   const tokens = [], run_s = [];
   let cache = emptyCache(session), fed = prompt, total = 0;

@@ -1,4 +1,5 @@
-// Writes one golden: `node goldens.js PRESET ACCURACY_LEVEL SEED MODEL_DIR GOLDEN_DIR`. make_goldens.sh calls it for each.
+// Writes one golden: `node goldens.js PRESET ACCURACY_LEVEL SEED MODEL_DIR GOLDEN_DIR`.
+// make_goldens.sh calls it for each.
 'use strict';
 const crypto = require('crypto');
 const fs = require('fs');
@@ -44,7 +45,8 @@ const sha256 = (file) => crypto.createHash('sha256').update(fs.readFileSync(file
 function lines(object) {
   const text = ([name, value]) => {
     const rows = Array.isArray(value) && typeof value[0] === 'object';
-    return `  ${JSON.stringify(name)}: ${rows ? `[\n${value.map((row) => `    ${JSON.stringify(row)}`).join(',\n')}\n  ]` : JSON.stringify(value)}`;
+    const whole = rows ? `[\n    ${value.map((row) => JSON.stringify(row)).join(',\n    ')}\n  ]` : JSON.stringify(value);
+    return `  ${JSON.stringify(name)}: ${whole}`;
   };
   return `{\n${Object.entries(object).map(text).join(',\n')}\n}\n`;
 }

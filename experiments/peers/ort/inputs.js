@@ -4,8 +4,8 @@ const ort = require('onnxruntime-node');
 
 const count = (dims) => dims.reduce((product, size) => product * size, 1);
 
-// Numerical Recipes' 32-bit generator, so that inputs need no library to be made again: x' = 1664525 x + 1013904223 mod 2^32,
-// element i is the i-th new x / 2^31 - 1, rounded to float32: uniform in [-1, 1).
+// Numerical Recipes' 32-bit generator, so that inputs need no library to be made again:
+// x' = 1664525 x + 1013904223 mod 2^32, element i is the i-th new x / 2^31 - 1, rounded to float32: uniform in [-1, 1).
 function random(seed, dims) {
   const data = new Float32Array(count(dims));
   let x = seed >>> 0;

@@ -24,7 +24,8 @@ function write(path, tensor) {
   start.write('\x93NUMPY\x01\x00', 'latin1');
   start.writeUInt16LE(header.length, 8);
   const { buffer, byteOffset, byteLength } = tensor.data;
-  fs.writeFileSync(path, Buffer.concat([start, Buffer.from(header, 'latin1'), Buffer.from(buffer, byteOffset, byteLength)]));
+  const body = Buffer.from(buffer, byteOffset, byteLength);
+  fs.writeFileSync(path, Buffer.concat([start, Buffer.from(header, 'latin1'), body]));
 }
 
 function read(path) {
@@ -35,7 +36,9 @@ function read(path) {
   const header = file.toString('latin1', start, start + length);
   const descriptor = /'descr':\s*'([^']+)'/.exec(header)[1];
   const found = TYPES.find(([name]) => name === descriptor);
-  if (!found || /'fortran_order':\s*True/.test(header)) throw new Error(`${path}: unsupported .npy header ${header.trim()}`);
+  if (!found || /'fortran_order':\s*True/.test(header)) {
+    throw new Error(`${path}: unsupported .npy header ${header.trim()}`);
+  }
   const dims = /'shape':\s*\(([^)]*)\)/.exec(header)[1].split(',').map((d) => d.trim()).filter(Boolean).map(Number);
   const bytes = file.subarray(start + length);
   const data = new found[2](bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));

@@ -45,11 +45,14 @@ async function runDecoder(model, options) {
   const steps = [];
   const { tokens, run_s } = await decode(session, prompt, Number(options.steps), (step, last) => {
     if (logits) fs.writeSync(logits, Buffer.from(last.buffer, last.byteOffset, last.byteLength));
-    if (step === 0 && options['first-logits']) npy.write(options['first-logits'], { type: 'float32', dims: [last.length], data: last });
+    if (step === 0 && options['first-logits']) {
+      npy.write(options['first-logits'], { type: 'float32', dims: [last.length], data: last });
+    }
     if (Number(options.top)) steps.push({ norm: summary.norm(last), top: summary.top(last, Number(options.top)) });
   });
   if (logits) fs.closeSync(logits);
-  return { prompt, tokens, steps, timing: { create_s, first_run_s: run_s[0], token_s: run_s.slice(1), peak_rss: peakRss() } };
+  const timing = { create_s, first_run_s: run_s[0], token_s: run_s.slice(1), peak_rss: peakRss() };
+  return { prompt, tokens, steps, timing };
 }
 
 async function runModel(model, options) {
@@ -75,7 +78,8 @@ async function runModel(model, options) {
       npy.write(path.join(options.output, `${name.replace(/[^A-Za-z0-9._-]/g, '_')}.npy`), results[name]);
     }
   }
-  return { inputs: rules, outputs, timing: { create_s, first_run_s: run_s[0], later_run_s: run_s.slice(1), peak_rss: peakRss() } };
+  const timing = { create_s, first_run_s: run_s[0], later_run_s: run_s.slice(1), peak_rss: peakRss() };
+  return { inputs: rules, outputs, timing };
 }
 
 async function main() {
@@ -85,7 +89,12 @@ async function main() {
     throw new Error('usage: node ort.js decode MODEL --prompt 1,2,3 [options] | run MODEL --input NAME=RULE [options]');
   }
   const result = await commands[command](model, options);
-  const engine = { onnxruntime: ort.env.versions.node, node: process.version, threads: Number(options.threads), optimize: options.optimize };
+  const engine = {
+    onnxruntime: ort.env.versions.node,
+    node: process.version,
+    threads: Number(options.threads),
+    optimize: options.optimize,
+  };
   console.log(JSON.stringify({ engine, ...result }));
 }
 
