@@ -45,8 +45,8 @@ const sha256 = (file) => crypto.createHash('sha256').update(fs.readFileSync(file
 function lines(object) {
   const text = ([name, value]) => {
     const rows = Array.isArray(value) && typeof value[0] === 'object';
-    const whole = rows ? `[\n    ${value.map((row) => JSON.stringify(row)).join(',\n    ')}\n  ]` : JSON.stringify(value);
-    return `  ${JSON.stringify(name)}: ${whole}`;
+    const list = () => `[\n    ${value.map((row) => JSON.stringify(row)).join(',\n    ')}\n  ]`;
+    return `  ${JSON.stringify(name)}: ${rows ? list() : JSON.stringify(value)}`;
   };
   return `{\n${Object.entries(object).map(text).join(',\n')}\n}\n`;
 }
