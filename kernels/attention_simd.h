@@ -1,0 +1,243 @@
+// Grouped-query attention, written once over a Vector8.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "attention_tiles.h"
+#include "rotary_simd.h"
+#include "vector_math.h"
+
+namespace ompipe::kernels {
+namespace {
+
+// The dot products of `rows` queries with 8 / rows keys, lane row * (8 / rows) + key of the result.
+template <class V, int rows>
+V eight_scores(const float* queries, const float* const* keys, int64_t head_size) {
+  constexpr int key_count = 8 / rows;
+  V sums[8];
+  for (V& sum : sums) sum = V::broadcast(0.0f);
+  const auto step = [&](int64_t i, auto load) __attribute__((always_inline)) {
+    V key[key_count];
+    for (int k = 0; k < key_count; ++k) key[k] = load(keys[k] + i);
+    for (int r = 0; r < rows; ++r) {
+      const V query = load(queries + r * head_size + i);
+      for (int k = 0; k < key_count; ++k) sums[r * key_count + k] = V::fma(query, key[k], sums[r * key_count + k]);
+    }
+  };
+  int64_t i = 0;
+  for (; i + 8 <= head_size; i += 8) step(i, [](const float* p) { return V::load(p); });
+  const int rest = int(head_size - i);
+  if (rest > 0) step(i, [rest](const float* p) { return V::load_partial(p, rest); });
+  return V::sums(sums);
+}
+
+// scores[r][t - block] = q_r . k_t for t in [begin, end), a part of the block of kKeysPerBlock positions at `block`.
+template <class V, int rows>
+void score_rows(const float* queries, float* scores, const float* keys, int64_t row_stride, int64_t head_size,
+                int64_t block, int64_t begin, int64_t end) {
+  constexpr int key_count = 8 / rows;
+  for (int64_t t = begin; t < end; t += key_count) {
+    const float* pointers[key_count];
+    for (int k = 0; k < key_count; ++k) pointers[k] = keys + std::min(t + k, end - 1) * row_stride;
+    float lanes[8];
+    eight_scores<V, rows>(queries, pointers, head_size).store(lanes);
+    const int valid = int(std::min<int64_t>(key_count, end - t));
+    for (int r = 0; r < rows; ++r) {
+      for (int k = 0; k < valid; ++k) scores[r * kKeysPerBlock + t - block + k] = lanes[r * key_count + k];
+    }
+  }
+}
+
+// outputs[r] = outputs[r] * rescale[r] + sum over t in [begin, end) of weights[r][t - block] * values[t], for
+// 8 * vectors columns, or the first `lanes` of them in the partial form.
+template <class V, int rows, int vectors, bool partial = false>
+void accumulate_columns(float* const* outputs, int64_t column, const float* rescale, const float* weights,
+                        const float* values, int64_t row_stride, int64_t block, int64_t begin, int64_t end,
+                        int lanes = 8) {
+  const auto load = [lanes](const float* from) { return partial ? V::load_partial(from, lanes) : V::load(from); };
+  V sums[rows][vectors];
+  for (int r = 0; r < rows; ++r) {
+    for (int v = 0; v < vectors; ++v) {
+      sums[r][v] = load(outputs[r] + column + 8 * v) * V::broadcast(rescale[r]);
+    }
+  }
+  for (int64_t t = begin; t < end; ++t) {
+    V value[vectors];
+    for (int v = 0; v < vectors; ++v) value[v] = load(values + t * row_stride + column + 8 * v);
+    for (int r = 0; r < rows; ++r) {
+      const V weight = V::broadcast(weights[r * kKeysPerBlock + t - block]);
+      for (int v = 0; v < vectors; ++v) sums[r][v] = V::fma(weight, value[v], sums[r][v]);
+    }
+  }
+  for (int r = 0; r < rows; ++r) {
+    for (int v = 0; v < vectors; ++v) {
+      float* to = outputs[r] + column + 8 * v;
+      partial ? sums[r][v].store_partial(to, lanes) : sums[r][v].store(to);
+    }
+  }
+}
+
+template <class V, int rows>
+void accumulate_rows(float* const* outputs, int64_t head_size, const float* rescale, const float* weights,
+                     const float* values, int64_t row_stride, int64_t block, int64_t begin, int64_t end) {
+  constexpr int vectors = 8 / rows;
+  int64_t column = 0;
+  for (; column + 8 * vectors <= head_size; column += 8 * vectors) {
+    accumulate_columns<V, rows, vectors>(outputs, column, rescale, weights, values, row_stride, block, begin, end);
+  }
+  for (; column < head_size; column += 8) {
+    accumulate_columns<V, rows, 1, true>(outputs, column, rescale, weights, values, row_stride, block, begin, end,
+                                         int(std::min<int64_t>(8, head_size - column)));
+  }
+}
+
+// One query row of a tile: what it sees and its running softmax.
+struct QueryRow {
+  int64_t first_key, end_key;
+  float largest, total;
+};
+
+// Turns one row's scores of a block into exponentials against the new maximum, 0 for what the row does not see, and
+// returns the factor for what was summed before.
+template <class V>
+float absorb_block(const AttentionArguments& a, QueryRow& row, float* scores, int64_t block) {
+  const int64_t first = std::max(row.first_key - block, int64_t(0));
+  const int64_t end = std::min(row.end_key - block, kKeysPerBlock);
+  if (first >= end) {
+    std::fill_n(scores, kKeysPerBlock, 0.0f);
+    return 1.0f;
+  }
+  constexpr float lowest = -std::numeric_limits<float>::infinity();
+  const V scale = V::broadcast(a.scale);
+  V most = V::broadcast(row.largest);
+  for (int64_t i = 0; i < kKeysPerBlock; i += 8) {
+    V score = V::load(scores + i) * scale;
+    if (a.softcap > 0) score = tanh(score / V::broadcast(a.softcap)) * V::broadcast(a.softcap);
+    if (i < first || i + 8 > end) {  // not seen, whatever the scratch held
+      float kept[8];
+      score.store(kept);
+      for (int64_t k = 0; k < 8; ++k) kept[k] = i + k < first || i + k >= end ? lowest : kept[k];
+      score = V::load(kept);
+    }
+    score.store(scores + i);
+    most = V::maximum(score, most);
+  }
+  const float largest = most.largest();
+  const V shift = V::broadcast(largest);
+  V sums = V::broadcast(0.0f);
+  for (int64_t i = 0; i < kKeysPerBlock; i += 8) {
+    const V weight = exp(V::load(scores + i) - shift);
+    weight.store(scores + i);
+    sums = sums + weight;
+  }
+  float rescale[8];
+  exp(V::broadcast(row.largest) - shift).store(rescale);
+  row.largest = largest;
+  row.total = row.total * rescale[0] + sums.sum();
+  return rescale[0];
+}
+
+// Applies body<rows>(first row) to groups of 4, 2 and 1 rows.
+template <class Body>
+void for_row_groups(int64_t rows, Body body) {
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) body(std::integral_constant<int, 4>(), r);
+  if (r + 2 <= rows) {
+    body(std::integral_constant<int, 2>(), r);
+    r += 2;
+  }
+  if (r < rows) body(std::integral_constant<int, 1>(), r);
+}
+
+template <class V>
+void attend_tile(const AttentionArguments& a, int64_t tile, std::byte* memory) {
+  const int64_t per_head = attention_tiles_per_head(a), group = a.heads / a.kv_heads;
+  const int64_t kv_head = tile / per_head % a.kv_heads, b = tile / per_head / a.kv_heads;
+  const int64_t begin = tile % per_head * kQueryRowsPerTile;
+  const int64_t rows = std::min(kQueryRowsPerTile, grouped_rows(a) - begin);
+  const int64_t past = past_length(a, b), length = int64_t(a.seqlens_k[b]) + 1;
+  const AttentionScratch scratch = attention_scratch(memory);
+  QueryRow states[kQueryRowsPerTile];
+  float* outputs[kQueryRowsPerTile];
+  int64_t first_key = length, end_key = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t s = (begin + r) / group, head = kv_head * group + (begin + r) % group;
+    const float* query = a.query + (b * a.sequence + s) * a.query_stride + head * a.head_size;
+    float* copy = scratch.queries + r * a.head_size;
+    if (a.rotary.pairs > 0) {
+      rotate_head<V>(a.rotary, past + s, query, copy, a.head_size);
+    } else {
+      std::copy_n(query, a.head_size, copy);
+    }
+    outputs[r] = a.output + ((b * a.sequence + s) * a.heads + head) * a.head_size;
+    std::fill_n(outputs[r], a.head_size, 0.0f);
+    const int64_t end = std::min(past + s + 1, length);  // rows that pad a prompt see what the last one sees
+    states[r] = {a.window > 0 ? std::max(end - a.window, int64_t(0)) : 0, end, -std::numeric_limits<float>::infinity(),
+                 0.0f};
+    first_key = std::min(first_key, states[r].first_key);
+    end_key = std::max(end_key, end);
+  }
+  const float* keys = a.keys.base + b * a.keys.batch_stride + kv_head * a.keys.head_stride;
+  const float* values = a.values.base + b * a.values.batch_stride + kv_head * a.values.head_stride;
+  for (int64_t block = first_key / kKeysPerBlock * kKeysPerBlock; block < end_key; block += kKeysPerBlock) {
+    const int64_t from = std::max(block, first_key), to = std::min(block + kKeysPerBlock, end_key);
+    for_row_groups(rows, [&](auto count, int64_t r) {
+      constexpr int scored = count == 1 ? 1 : 2;
+      for (int64_t i = r; i < r + count; i += scored) {
+        score_rows<V, scored>(scratch.queries + i * a.head_size, scratch.scores + i * kKeysPerBlock, keys,
+                              a.keys.row_stride, a.head_size, block, from, to);
+      }
+    });
+    float rescale[kQueryRowsPerTile];
+    for (int64_t r = 0; r < rows; ++r) {
+      rescale[r] = absorb_block<V>(a, states[r], scratch.scores + r * kKeysPerBlock, block);
+    }
+    for_row_groups(rows, [&](auto count, int64_t r) {
+      accumulate_rows<V, count>(outputs + r, a.head_size, rescale + r, scratch.scores + r * kKeysPerBlock, values,
+                                a.values.row_stride, block, from, to);
+    });
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    const V total = V::broadcast(states[r].total);
+    for (int64_t i = 0; i < a.head_size; i += 8) {
+      const int lanes = int(std::min<int64_t>(8, a.head_size - i));
+      (V::load_partial(outputs[r] + i, lanes) / total).store_partial(outputs[r] + i, lanes);
+    }
+  }
+}
+
+// Copies the new values and the rotated new keys of some positions behind the past.
+template <class V>
+void append_tile(const AttentionArguments& a, int64_t tile) {
+  const int64_t per_row = append_tiles_per_row(a), b = tile / per_row, past = past_length(a, b);
+  const int64_t begin = tile % per_row * kAppendRowsPerTile, end = std::min(begin + kAppendRowsPerTile, a.sequence);
+  for (int64_t s = begin; s < end; ++s) {
+    for (int64_t h = 0; h < a.kv_heads; ++h) {
+      const float* key = a.key + (b * a.sequence + s) * a.key_stride + h * a.head_size;
+      const float* value = a.value + (b * a.sequence + s) * a.value_stride + h * a.head_size;
+      const int64_t t = past + s;
+      float* key_to = a.keys.base + b * a.keys.batch_stride + h * a.keys.head_stride + t * a.keys.row_stride;
+      float* value_to = a.values.base + b * a.values.batch_stride + h * a.values.head_stride + t * a.values.row_stride;
+      if (a.rotary.pairs > 0) {
+        rotate_head<V>(a.rotary, t, key, key_to, a.head_size);
+      } else {
+        std::copy_n(key, a.head_size, key_to);
+      }
+      std::copy_n(value, a.head_size, value_to);
+    }
+  }
+}
+
+template <class V>
+void attention_tile(const void* raw, int phase, int64_t tile, std::byte* scratch) {
+  const auto& arguments = *static_cast<const AttentionArguments*>(raw);
+  if (phase == 0) return append_tile<V>(arguments, tile);
+  attend_tile<V>(arguments, tile, scratch);
+}
+
+}  // namespace
+}  // namespace ompipe::kernels
