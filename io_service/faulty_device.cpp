@@ -4,16 +4,10 @@
 #include <cerrno>
 #include <thread>
 
+#include "splitmix.h"
+
 namespace ompipe::io {
 namespace {
-
-// splitmix64's finaliser (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 // FNV-1a, because std::hash may differ from build to build and a seed must not.
 uint64_t hash_of(const std::string& text) {
@@ -32,17 +26,17 @@ FaultyDevice::Draw FaultyDevice::draw(const FileHandle& file, uint64_t offset) {
     MutexLock lock(mutex_);
     attempt = attempts_[{&file, offset}]++;
   }
-  uint64_t random = mix(mix(mix(seed_ ^ hash_of(file.path())) ^ offset) ^ attempt);
+  uint64_t random = splitmix(splitmix(splitmix(seed_ ^ hash_of(file.path())) ^ offset) ^ attempt);
   if (unit(random) < rates_.delay) {
-    for (uint64_t turns = mix(random) % 64 + 1; turns > 0; --turns) std::this_thread::yield();
+    for (uint64_t turns = splitmix(random) % 64 + 1; turns > 0; --turns) std::this_thread::yield();
   }
-  random = mix(random + 1);
+  random = splitmix(random + 1);
   double left = unit(random);
   const auto happens = [&left](double rate) {
     left -= rate;
     return left < 0;
   };
-  const uint64_t choice = mix(random + 2);
+  const uint64_t choice = splitmix(random + 2);
   if (happens(rates_.short_read)) return {Fault::short_read, choice};
   if (happens(rates_.interrupted)) return {Fault::interrupted, choice};
   if (happens(rates_.io_error)) return {Fault::io_error, choice};

@@ -1,0 +1,142 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <thread>
+
+#include "ompipe/io/posix_device.h"
+#include "service_fixture.h"
+
+using namespace ompipe::io;
+using namespace ompipe::io::testing;
+
+TEST_SUITE_BEGIN("service_lifetime");
+
+TEST_CASE("closing reports what is queued and what is in flight as cancelled, each once") {
+  for (const uint32_t threads : {1u, 2u, 4u}) {
+    CAPTURE(threads);
+    GatedService s({.threads = threads});
+    for (uint64_t id = 0; id < 10; ++id) s.submit(id, Priority::critical, id);
+    s.device.wait_started(threads);
+    std::thread closer([&] { s.service.close(); });
+    s.sink.wait_for(10 - threads);  // the queued ones are withdrawn before close() waits for the others
+    CHECK(s.service.submit(s.request(20, Priority::critical, 0)) == SubmitResult::closed);
+    s.device.open_all();
+    closer.join();
+    CHECK(s.sink.all().size() == 10);
+    for (uint64_t id = 0; id < 10; ++id) CHECK(s.sink.of(id).status == ReadStatus::cancelled);
+    CHECK(s.device.started().size() == threads);
+    s.service.close();
+  }
+}
+
+TEST_CASE("a service without work closes, with and without threads") {
+  for (const uint32_t threads : {0u, 1u, 8u}) GatedService({.threads = threads});
+}
+
+TEST_CASE("the service refuses what exceeds its slots, and takes more when one is reported") {
+  GatedService s({.threads = 1, .max_requests = 2});
+  s.submit(0, Priority::critical, 0);
+  s.submit(1, Priority::critical, 1);
+  CHECK(s.service.submit(s.request(2, Priority::critical, 2)) == SubmitResult::full);
+  CHECK(s.service.cancel(1) == CancelResult::withdrawn);
+  s.submit(2, Priority::critical, 2);
+  s.device.open_all();
+  s.sink.wait_for(3);
+  s.submit(0, Priority::critical, 0);  // its id is free again
+  s.sink.wait_for(4);
+}
+
+TEST_CASE("without threads reads happen where run_one is called, in the same order") {
+  GatedService s({.threads = 0});
+  s.device.open_all();
+  s.submit(1, Priority::background, 0);
+  s.submit(2, Priority::prefetch, 2);
+  s.submit(3, Priority::critical, 3);
+  CHECK(s.sink.all().empty());
+  while (s.service.run_one()) {
+  }
+  CHECK(s.sink.ids() == std::vector<RequestId>{3, 2, 1});
+  CHECK(s.service.cpu_ns() > 0);
+  s.submit(4, Priority::critical, 4);  // left queued: the fixture closes
+}
+
+TEST_CASE("each thread calls the start hook first, once, with its index") {
+  std::atomic<uint32_t> seen{0};
+  std::atomic<uint32_t> calls{0};
+  {
+    GatedService s({.threads = 3, .on_thread_start = [&](uint32_t thread) {
+                      seen.fetch_or(1u << thread);
+                      calls.fetch_add(1);
+                    }});
+  }
+  CHECK(seen == 0b111);
+  CHECK(calls == 3);
+}
+
+TEST_CASE("mapped reads arrive populated, with an owner that keeps the file") {
+  const size_t descriptors = open_descriptors();
+  {
+    TemporaryDirectory directory;
+    const auto expected = pattern(20 * kSliceBytes + 5);  // three population steps
+    write_file(directory.path("f"), expected);
+    PosixDevice device;
+    CollectingSink sink;
+    IoService service(device, sink, {.threads = 2});
+    const uint64_t offset = 4097, length = expected.size() - offset;
+    service.submit({.id = 1,
+                    .file = *FileHandle::open(directory.path("f")),
+                    .offset = offset,
+                    .length = length,
+                    .mode = ReadMode::mapped});
+    service.submit(
+        {.id = 2, .file = *FileHandle::open(directory.path("f")), .offset = 0, .length = 0, .mode = ReadMode::mapped});
+    service.submit({.id = 3,
+                    .file = *FileHandle::open(directory.path("f")),
+                    .offset = offset,
+                    .length = length + 1,
+                    .mode = ReadMode::mapped});
+    sink.wait_for(3);
+    service.close();
+    const Completion done = sink.of(1);
+    CHECK(done.status == ReadStatus::done);
+    CHECK(done.bytes == length);
+    CHECK(done.mapped.owner != nullptr);
+    REQUIRE(done.mapped.bytes.size() == length);
+    CHECK(std::memcmp(done.mapped.bytes.data(), expected.data() + offset, length) == 0);
+    CHECK(device.counts().mapped_bytes == length);
+    CHECK(sink.of(2).status == ReadStatus::done);
+    CHECK(sink.of(3).status == ReadStatus::failed);
+    CHECK(sink.of(3).error->kind == ompipe::ErrorKind::bad_model);
+  }
+  CHECK(open_descriptors() == descriptors);
+}
+
+TEST_CASE("a file that changed since it was opened fails the read, although every byte arrived") {
+  TemporaryDirectory directory;
+  write_file(directory.path("f"), pattern(8192));
+  PosixDevice device;
+  CollectingSink sink;
+  IoService service(device, sink, {.threads = 1});
+  const auto file = *FileHandle::open(directory.path("f"));
+  write_file(directory.path("f"), pattern(9000));
+  std::vector<std::byte> out(8192);
+  service.submit({.id = 1, .file = file, .length = 8192, .destination = out});
+  sink.wait_for(1);
+  CHECK(sink.of(1).status == ReadStatus::failed);
+  CHECK(sink.of(1).error->reason.find("changed while in use") != std::string::npos);
+
+  std::filesystem::resize_file(directory.path("f"), 100);
+  service.submit({.id = 2, .file = file, .length = 8192, .destination = out});
+  sink.wait_for(2);
+  const Completion ended = sink.of(2);
+  REQUIRE(ended.status == ReadStatus::failed);
+  CHECK(ended.error->reason == "the file ended early");
+  CHECK(ended.error->length == 8192);
+  CHECK(ended.error->got == 100);
+  CHECK(ended.bytes == 100);
+}
+
+TEST_SUITE_END();
