@@ -55,6 +55,13 @@ Reservation& Reservation::operator=(Reservation&& other) noexcept {
   return *this;
 }
 
+void Reservation::merge(Reservation&& other) {
+  if (!other.budget_) return;
+  OMPIPE_CHECK(!budget_ || budget_ == other.budget_);
+  budget_ = other.budget_;
+  for (Domain domain : kDomains) left_[domain] += std::exchange(other.left_[domain], 0);
+}
+
 Reservation Reservation::split(const DomainBytes& part) {
   OMPIPE_CHECK(budget_, "split of an empty reservation");
   for (Domain d : kDomains) {

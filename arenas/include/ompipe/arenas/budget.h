@@ -79,6 +79,8 @@ class Reservation {
   uint64_t left_bytes(Domain domain) const { return left_[domain]; }
   // Cuts `part` off, for a member of the gang. All of it must be left.
   Reservation split(const DomainBytes& part);
+  // Takes over what is left in `other`, which is of the same budget.
+  void merge(Reservation&& other);
   // Returns what is left now.
   void release();
 
