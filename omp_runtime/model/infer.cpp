@@ -80,7 +80,8 @@ bool InferContext::run(const Node& node) {
         return fail(fmt::format("output would have shape {}", fact.shape_text(symbols_)));
       }
     }
-    if (fact.shape_known() && !fact.count().known()) {
+    const Extent count = fact.count();
+    if (fact.shape_known() && (!count.known() || count.value > kMaxElements)) {
       return fail(fmt::format("output of shape {} has too many elements", fact.shape_text(symbols_)));
     }
   }

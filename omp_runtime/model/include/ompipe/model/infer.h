@@ -18,6 +18,9 @@ inline constexpr int kMaxRank = 8;
 // Integer contents are followed up to this many elements: shapes, axes, lengths.
 inline constexpr size_t kMaxFollowedElements = 64;
 
+// No tensor may have more elements; keeps every product of elements and bytes within 64 bits.
+inline constexpr int64_t kMaxElements = int64_t{1} << 48;
+
 // A dimension or an integer element: a number, an interned symbol, or unknown.
 struct Extent {
   static constexpr int32_t kNumber = 0, kUnknown = -1;  // symbols are above 0

@@ -22,7 +22,7 @@ enum class OpKind : uint8_t {
   // along axes
   softmax, reduce_sum, reduce_mean, layer_norm,
   // shapes and movement
-  constant, identity, shape, reshape, transpose, unsqueeze, squeeze, concat, slice, split, gather, expand,
+  identity, shape, reshape, transpose, unsqueeze, squeeze, concat, slice, split, gather, expand,
   constant_of_shape, range,
 };
 
@@ -36,16 +36,14 @@ struct OpSpec {
   std::string_view domain, name;  // "" is ai.onnx
   int64_t min_version, max_version;
   OpKind kind;
-  int min_inputs, max_inputs;     // -1: any number
+  int min_inputs, max_inputs;     // the first min_inputs must be there; -1: any number
   int max_outputs;                // -1: any number
   InferFunction infer;
-  // Bit i: the shape depends on the contents of input i (axes, a shape, starts), so resolution reads it when it is constant and small.
-  uint32_t shape_operands = 0;
 };
 
 // The row for a node, or null: unknown operator, or known only in other versions. Any thread.
 const OpSpec* find_op(std::string_view domain, std::string_view name, int64_t version);
-// Every row of that name in that domain, for error texts; any thread.
-std::span<const OpSpec* const> all_ops();
+// The whole table, for error texts and documentation.
+std::span<const OpSpec> all_ops();
 
 }  // namespace ompipe::model

@@ -20,6 +20,7 @@ namespace ompipe::model {
 
 // A file that payloads lie in. Opened once; everything later goes through the handle.
 struct SourceFile {
+  std::string location;  // as external_data names it, normalised; empty for the .onnx file
   std::string path;   // as it was named
   uint64_t bytes = 0;
   std::string sha1;   // 40 hex digits of the whole file when the model states them; for `verify`, never an identity
@@ -75,9 +76,17 @@ struct Resolution {
   uint64_t resolve_read_bytes = 0;
 };
 
+// Only a Resolver can make one, so every ResolvedModel has been frozen.
+class FrozenKey {
+  friend class Resolver;
+  FrozenKey() = default;
+};
+
 // Immutable. Shared by plans, sessions and reports; safe to read from any thread.
 class ResolvedModel {
  public:
+  ResolvedModel(FrozenKey, Resolution data) : data_(std::move(data)) {}
+
   const ModelMetadata& metadata() const { return data_.metadata; }
   const std::vector<SourceFile>& files() const { return data_.files; }
   const std::vector<Payload>& payloads() const { return data_.payloads; }
@@ -110,9 +119,7 @@ class ResolvedModel {
   int32_t output_index(std::string_view name) const;
 
  private:
-  friend class Resolver;
-  explicit ResolvedModel(Resolution data) : data_(std::move(data)) {}
-  Resolution data_;
+  const Resolution data_;
 };
 
 }  // namespace ompipe::model

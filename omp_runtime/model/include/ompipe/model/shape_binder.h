@@ -1,9 +1,10 @@
 // Concrete shapes of every value of a model for one set of input shapes.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "ompipe/arenas/error.h"
@@ -30,7 +31,7 @@ class ShapeBinder {
   Status bind(std::span<const BoundInput> inputs);
 
   // False only where the shape depends on contents that aren't known before the run.
-  bool known(ValueId id) const { return facts_[size_t(id)].has_shape && known_[size_t(id)]; }
+  bool known(ValueId id) const { return known_[size_t(id)] != 0; }
   // The dimensions; the value's shape must be known.
   std::span<const int64_t> shape(ValueId id) const {
     return {&dims_[size_t(id) * kMaxRank], facts_[size_t(id)].rank};
@@ -62,6 +63,7 @@ class ShapeBinder {
   const ResolvedModel& model_;
   ContentsPool fixed_pool_, pool_;  // constants; this bind
   std::vector<TensorFact> facts_;
+  std::vector<TensorFact> defaults_;  // by input: what an overridable one is when it is not fed
   std::vector<int64_t> dims_;       // kMaxRank for each value
   std::vector<int64_t> elements_;
   std::vector<uint8_t> known_;

@@ -1,0 +1,379 @@
+#include "graph_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "ompipe/model/decode.h"
+#include "ompipe/model/infer.h"
+#include "onnx_fields.h"
+#include "tensor_reader.h"
+#include "walk.h"
+
+namespace ompipe::model {
+namespace {
+
+constexpr int kDeepestSubgraph = 16;
+
+Dim read_dim(std::string_view bytes, Walk& walk) {
+  Dim dim;
+  auto message = message_of(bytes);
+  while (walk.next(message)) {
+    switch (message.tag_and_type()) {
+      case key(field::dim_value, kVarint):
+        dim = {};
+        if (const int64_t value = message.get_int64(); value >= 0) dim.value = value;  // -1: some exporters' "unknown"
+        break;
+      case key(field::dim_param, kBytes): dim = {.value = {}, .symbol = message.get_string()}; break;
+      default: message.skip();
+    }
+  }
+  return dim;
+}
+
+void read_tensor_type(std::string_view bytes, Port& port, Walk& walk) {
+  auto message = message_of(bytes);
+  while (walk.next(message)) {
+    switch (message.tag_and_type()) {
+      case key(field::type_tensor_elem, kVarint): port.dtype = known_dtype(message.get_int32()); break;
+      case key(field::type_tensor_shape, kBytes): {
+        port.has_shape = true;
+        auto shape = message.get_message();
+        while (walk.next(shape)) {
+          if (shape.tag_and_type() == key(field::shape_dim, kBytes)) {
+            port.shape.push_back(read_dim(text_of(shape.get_view()), walk));
+          } else {
+            shape.skip();
+          }
+        }
+        break;
+      }
+      default: message.skip();
+    }
+  }
+}
+
+// An inline tensor small enough to be kept with its node (the value of ConstantOfShape), decoded; else nothing.
+std::optional<ConstantTensor> small_tensor(const TensorRecord& tensor, Walk& walk) {
+  const uint64_t bytes = tensor.external || dtype_bytes(tensor.dtype) == 0 ? UINT64_MAX : decoded_bytes(tensor);
+  if (bytes > kMaxLooseBytes) return std::nullopt;
+  ConstantTensor kept{.dtype = tensor.dtype, .dims = tensor.dims, .bytes = std::vector<uint8_t>(bytes)};
+  if (tensor.loose) {
+    kept.bytes = *tensor.loose;
+  } else {
+    const auto* first = reinterpret_cast<const uint8_t*>(walk.bytes.data()) + tensor.inline_range->offset;
+    if (tensor.encoding == Encoding::packed_varint) {
+      const Status decoded = decode_varints({first, tensor.inline_range->length}, tensor.dtype,
+                                            bytes / dtype_bytes(tensor.dtype), kept.bytes.data(), tensor.name);
+      if (!decoded) walk.fail(tensor.name, decoded.error().reason);
+    } else {
+      kept.bytes.assign(first, first + std::min<uint64_t>(tensor.inline_range->length, kMaxLooseBytes + 1));
+    }
+  }
+  if (kept.bytes.size() != bytes) {
+    walk.fail(tensor.name, fmt::format("{} {} needs {} bytes", dtype_name(tensor.dtype), shape_text(tensor.dims), bytes));
+  }
+  return kept;
+}
+
+}  // namespace
+
+ValueId GraphReader::find(std::string_view name) const {
+  const auto place = values_.find(name);
+  return place == values_.end() ? kNone : place->second;
+}
+
+ValueId GraphReader::define(std::string_view name, ValueSource source, const std::string& what) {
+  const ValueId id = ValueId(graph_.values.size());
+  const auto [place, fresh] = values_.try_emplace(name, id);
+  if (!fresh) walk_.fail(std::string(name), fmt::format("{} defines a value that is defined already", what));
+  graph_.values.emplace_back();
+  graph_.values.back().name = name;
+  graph_.values.back().source = source;
+  return id;
+}
+
+Port GraphReader::read_port(std::string_view bytes, std::string_view* name) {
+  Port port;
+  auto message = message_of(bytes);
+  while (walk_.next(message)) {
+    switch (message.tag_and_type()) {
+      case key(field::info_name, kBytes): *name = text_of(message.get_view()); break;
+      case key(field::info_type, kBytes): {
+        auto type = message.get_message();
+        while (walk_.next(type)) {
+          if (type.tag_and_type() == key(field::type_proto_tensor, kBytes)) {
+            read_tensor_type(text_of(type.get_view()), port, walk_);
+          } else {
+            type.skip();
+          }
+        }
+        break;
+      }
+      default: message.skip();
+    }
+  }
+  port.name = *name;
+  if (port.name.empty()) walk_.fail("", "graph input or output without a name");
+  if (port.shape.size() > size_t(kMaxRank)) {
+    walk_.fail(port.name, fmt::format("shape of rank {}, at most {} is supported", port.shape.size(), kMaxRank));
+  }
+  return port;
+}
+
+void GraphReader::read(std::string_view bytes) {
+  std::vector<std::string_view> nodes, initializers, inputs, outputs;
+  auto message = message_of(bytes);
+  while (walk_.next(message)) {
+    switch (message.tag_and_type()) {
+      case key(field::graph_node, kBytes): nodes.push_back(text_of(message.get_view())); break;
+      case key(field::graph_name, kBytes): graph_.metadata.graph_name = message.get_string(); break;
+      case key(field::graph_initializer, kBytes): initializers.push_back(text_of(message.get_view())); break;
+      case key(field::graph_input, kBytes): inputs.push_back(text_of(message.get_view())); break;
+      case key(field::graph_output, kBytes): outputs.push_back(text_of(message.get_view())); break;
+      case key(field::graph_sparse_initializer, kBytes): walk_.fail("", "sparse initializers are not supported");
+      default: message.skip();
+    }
+  }
+  graph_.metadata.nodes = int64_t(nodes.size());
+  graph_.metadata.initializers = int64_t(initializers.size());
+  graph_.values.reserve(inputs.size() + initializers.size() + 2 * nodes.size());
+  values_.reserve(graph_.values.capacity());
+  for (std::string_view input : inputs) read_input(input);
+  for (std::string_view initializer : initializers) read_initializer(initializer);
+  // Before IR version 4 every initializer had to be listed as an input, and none could be fed.
+  std::erase_if(graph_.inputs, [&](const Port& port) {
+    return graph_.values[size_t(port.value)].source == ValueSource::initializer ||
+           graph_.values[size_t(port.value)].source == ValueSource::constant;
+  });
+  for (std::string_view node : nodes) read_node(node);
+  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+    for (std::string_view name : input_names_[i]) {
+      const ValueId id = name.empty() ? kNone : find(name);
+      if (id == kNone && !name.empty()) {
+        walk_.at = name.data();
+        walk_.fail(graph_.nodes[i].name, fmt::format("input '{}' is not defined", name));
+      }
+      graph_.nodes[i].inputs.push_back(id);
+    }
+  }
+  for (std::string_view output : outputs) read_output(output);
+}
+
+void GraphReader::read_input(std::string_view bytes) {
+  std::string_view name;
+  Port port = read_port(bytes, &name);
+  port.value = define(name, ValueSource::graph_input, "graph input");
+  Value& value = graph_.values.back();
+  value.dtype = port.dtype;
+  value.shape = port.shape;
+  value.has_shape = port.has_shape;
+  graph_.inputs.push_back(std::move(port));
+}
+
+void GraphReader::read_output(std::string_view bytes) {
+  std::string_view name;
+  Port port = read_port(bytes, &name);
+  port.value = find(port.name);
+  if (port.value == kNone) walk_.fail(port.name, "graph output is not defined");
+  graph_.outputs.push_back(std::move(port));
+}
+
+void GraphReader::place_value(ValueId id, const TensorPlace& place, DType dtype, const Shape& dims) {
+  Value& value = graph_.values[size_t(id)];
+  value.payload = place.payload;
+  value.constant = place.constant;
+  if (place.constant != kNone && value.source != ValueSource::overridable) value.source = ValueSource::constant;
+  value.dtype = dtype;
+  value.has_shape = true;
+  value.shape.clear();
+  for (int64_t dim : dims) value.shape.push_back({.value = dim, .symbol = {}});
+}
+
+void GraphReader::read_initializer(std::string_view bytes) {
+  TensorRecord tensor = read_tensor(bytes, "", walk_);
+  if (tensor.name.empty()) walk_.fail("", "initializer without a name");
+  ValueId id = find(tensor.name);
+  const DType dtype = tensor.dtype;
+  const Shape dims = tensor.dims;
+  if (id == kNone) {
+    id = define(tensor.name_view, ValueSource::initializer, "initializer");
+  } else {
+    Value& value = graph_.values[size_t(id)];
+    if (value.source != ValueSource::graph_input) walk_.fail(tensor.name, "two initializers of that name");
+    if (value.dtype != DType::undefined && value.dtype != dtype) {
+      walk_.fail(tensor.name, fmt::format("initializer is {}, the graph input of that name {}", dtype_name(dtype),
+                                          dtype_name(value.dtype)));
+    }
+    value.source = graph_.metadata.ir_version >= 4 ? ValueSource::overridable : ValueSource::initializer;
+  }
+  place_value(id, payloads_.add(std::move(tensor), walk_), dtype, dims);
+}
+
+void GraphReader::read_node(std::string_view bytes) {
+  NodeRecord record;
+  Node& node = record.node;
+  std::vector<std::string_view> outputs, attributes;
+  auto message = message_of(bytes);
+  while (walk_.next(message)) {
+    switch (message.tag_and_type()) {
+      case key(field::node_input, kBytes): record.input_names.push_back(text_of(message.get_view())); break;
+      case key(field::node_output, kBytes): outputs.push_back(text_of(message.get_view())); break;
+      case key(field::node_name, kBytes): node.name = message.get_string(); break;
+      case key(field::node_op_type, kBytes): node.op_type = message.get_string(); break;
+      case key(field::node_domain, kBytes): node.domain = message.get_string(); break;
+      case key(field::node_attribute, kBytes): attributes.push_back(text_of(message.get_view())); break;
+      default: message.skip();
+    }
+  }
+  walk_.at = bytes.data();
+  if (node.op_type.empty()) walk_.fail(node.name, "node without an operator");
+  if (node.domain == "ai.onnx") node.domain.clear();
+  if (node.name.empty()) node.name = fmt::format("{}_{}", node.op_type, graph_.nodes.size());
+  for (std::string_view attribute : attributes) read_attribute(attribute, record, 0);
+  for (std::string_view name : outputs) {
+    walk_.at = bytes.data();
+    node.outputs.push_back(name.empty() ? kNone : define(name, ValueSource::node, "node " + node.name));
+  }
+  if (node.op_type == "Constant" && node.domain.empty()) {
+    keep_constant_node(std::move(record));
+    return;
+  }
+  for (ValueId id : node.outputs) {
+    if (id != kNone) graph_.values[size_t(id)].producer = NodeId(graph_.nodes.size());
+  }
+  graph_.nodes.push_back(std::move(record.node));
+  input_names_.push_back(std::move(record.input_names));
+}
+
+void GraphReader::keep_constant_node(NodeRecord record) {
+  const Node& node = record.node;
+  if (node.outputs.size() != 1 || node.outputs[0] == kNone) walk_.fail(node.name, "Constant without its one output");
+  const ValueId id = node.outputs[0];
+  graph_.values[size_t(id)].source = ValueSource::initializer;
+  if (record.has_value_tensor) {
+    TensorRecord tensor = read_tensor(record.value_tensor, graph_.values[size_t(id)].name, walk_);
+    const DType dtype = tensor.dtype;
+    const Shape dims = tensor.dims;
+    place_value(id, payloads_.add(std::move(tensor), walk_), dtype, dims);
+    return;
+  }
+  ConstantTensor constant;
+  auto store = [&](DType dtype, Shape dims, const void* data, size_t bytes) {
+    const auto* first = static_cast<const uint8_t*>(data);
+    constant = {.dtype = dtype, .dims = std::move(dims), .bytes = std::vector<uint8_t>(first, first + bytes)};
+  };
+  const AttributeValue* value = nullptr;
+  for (const char* name : {"value_int", "value_ints", "value_float", "value_floats"}) {
+    if (!value) value = node.attribute(name);
+  }
+  if (!value) walk_.fail(node.name, "Constant without a supported value");
+  if (const auto* number = std::get_if<int64_t>(value)) {
+    store(DType::i64, {}, number, sizeof(*number));
+  } else if (const auto* real = std::get_if<float>(value)) {
+    store(DType::f32, {}, real, sizeof(*real));
+  } else if (const auto* numbers = std::get_if<std::vector<int64_t>>(value)) {
+    store(DType::i64, {int64_t(numbers->size())}, numbers->data(), numbers->size() * sizeof(int64_t));
+  } else if (const auto* reals = std::get_if<std::vector<float>>(value)) {
+    store(DType::f32, {int64_t(reals->size())}, reals->data(), reals->size() * sizeof(float));
+  } else {
+    walk_.fail(node.name, "Constant whose value has the wrong type");
+  }
+  graph_.constants.push_back(constant);
+  place_value(id, {.constant = int32_t(graph_.constants.size()) - 1}, constant.dtype, constant.dims);
+}
+
+void GraphReader::read_attribute(std::string_view bytes, NodeRecord& record, int depth) {
+  Attribute attribute;
+  int32_t type = 0;
+  std::optional<AttributeValue> value;
+  std::vector<int64_t> ints;
+  std::vector<float> floats;
+  std::vector<std::string_view> tensors, graphs;
+  auto message = message_of(bytes);
+  while (walk_.next(message)) {
+    switch (message.tag_and_type()) {
+      case key(field::attribute_name, kBytes): attribute.name = message.get_string(); break;
+      case key(field::attribute_type, kVarint): type = message.get_int32(); break;
+      case key(field::attribute_f, kFixed32): value = message.get_float(); break;
+      case key(field::attribute_i, kVarint): value = message.get_int64(); break;
+      case key(field::attribute_s, kBytes): value = message.get_string(); break;
+      case key(field::attribute_floats, kFixed32): floats.push_back(message.get_float()); break;
+      case key(field::attribute_floats, kBytes):
+        for (float number : message.get_packed_float()) floats.push_back(number);
+        break;
+      case key(field::attribute_ints, kVarint): ints.push_back(message.get_int64()); break;
+      case key(field::attribute_ints, kBytes):
+        for (int64_t number : message.get_packed_int64()) ints.push_back(number);
+        break;
+      case key(field::attribute_t, kBytes):
+      case key(field::attribute_tensors, kBytes):
+        tensors.push_back(text_of(message.get_view()));
+        break;
+      case key(field::attribute_g, kBytes):
+      case key(field::attribute_graphs, kBytes):
+        graphs.push_back(text_of(message.get_view()));
+        break;
+      default: message.skip();
+    }
+  }
+  walk_.at = bytes.data();
+  if (attribute.name.empty()) walk_.fail(record.node.name, "attribute without a name");
+  for (std::string_view graph : graphs) read_subgraph(graph, depth + 1);
+  record.node.has_subgraph |= !graphs.empty();
+  for (std::string_view tensor : tensors) {
+    if (attribute.name == "value" && record.node.op_type == "Constant") {
+      record.value_tensor = tensor;
+      record.has_value_tensor = true;
+      continue;
+    }
+    TensorRecord read = read_tensor(tensor, record.node.name + "." + attribute.name, walk_);
+    if (std::optional<ConstantTensor> small = small_tensor(read, walk_)) {
+      value = std::move(*small);
+    } else {
+      payloads_.add(std::move(read), walk_);
+    }
+  }
+  // Fields that hold zero or nothing may be left out of the file; the type says what they are.
+  if (type == field::type_ints || !ints.empty()) {
+    value = std::move(ints);
+  } else if (type == field::type_floats || !floats.empty()) {
+    value = std::move(floats);
+  } else if (!value && type == field::type_int) {
+    value = int64_t(0);
+  } else if (!value && type == field::type_float) {
+    value = 0.0f;
+  } else if (!value && type == field::type_string) {
+    value = std::string();
+  }
+  if (value) {
+    attribute.value = std::move(*value);
+    record.node.attributes.push_back(std::move(attribute));
+  }
+}
+
+void GraphReader::read_subgraph(std::string_view bytes, int depth) {
+  if (depth > kDeepestSubgraph) walk_.fail("", fmt::format("subgraphs nested deeper than {}", kDeepestSubgraph));
+  auto message = message_of(bytes);
+  while (walk_.next(message)) {
+    if (message.tag_and_type() == key(field::graph_initializer, kBytes)) {
+      payloads_.add(read_tensor(text_of(message.get_view()), "subgraph initializer", walk_), walk_);
+    } else if (message.tag_and_type() == key(field::graph_node, kBytes)) {
+      auto node = message.get_message();
+      NodeRecord inner;
+      inner.node.name = "subgraph node";
+      while (walk_.next(node)) {
+        if (node.tag_and_type() == key(field::node_attribute, kBytes)) {
+          read_attribute(text_of(node.get_view()), inner, depth);
+        } else {
+          node.skip();
+        }
+      }
+    } else {
+      message.skip();
+    }
+  }
+}
+
+}  // namespace ompipe::model
