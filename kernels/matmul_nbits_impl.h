@@ -11,7 +11,7 @@ namespace ompipe::kernels {
 template <class V>
 typename V::Floats load_scales(const std::byte* record, const MatMulSpec& spec) {
   if (spec.scale_type == ScaleType::f16) return V::load_half(record);
-  return V::load(reinterpret_cast<const float*>(record));
+  return V::load(record);
 }
 
 // ---- accuracy_level 4

@@ -13,7 +13,7 @@ template <class V, WeightFormat format>
 typename V::Floats load_elements(const std::byte* p) {
   if constexpr (format == WeightFormat::f16) return V::load_half(p);
   if constexpr (format == WeightFormat::bf16) return V::load_bfloat(p);
-  return V::load(reinterpret_cast<const float*>(p));
+  return V::load(p);
 }
 
 template <class V, WeightFormat format>

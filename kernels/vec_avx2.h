@@ -21,7 +21,7 @@ struct VecAvx2 {
 
   static Floats zero() { return _mm256_setzero_ps(); }
   static Floats broadcast(float x) { return _mm256_set1_ps(x); }
-  static Floats load(const float* p) { return _mm256_loadu_ps(p); }
+  static Floats load(const void* p) { return _mm256_loadu_ps(static_cast<const float*>(p)); }
   static void store(float* p, Floats x) { _mm256_storeu_ps(p, x); }
   static Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
   static Floats sub(Floats a, Floats b) { return _mm256_sub_ps(a, b); }

@@ -44,7 +44,8 @@ struct VecScalar {
   static Floats broadcast(float x) {
     return each<Floats>([&](size_t) { return x; });
   }
-  static Floats load(const float* p) {
+  // Any alignment, as all loads here.
+  static Floats load(const void* p) {
     Floats result;
     std::memcpy(&result, p, sizeof result);
     return result;

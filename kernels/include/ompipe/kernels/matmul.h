@@ -102,8 +102,8 @@ struct MatMulArgs {
 // Bytes that all tiles of one call share (accuracy_level 4: the quantised A). Never falls as `m` rises. 0 is possible.
 int64_t shared_scratch_bytes(const PackedLayout& layout, int64_t m);
 
-// The call for `args`, which outlives it. Its tile_scratch_bytes never falls as m rises, so that of the largest m
-// serves all.
+// The call for `args`, which outlives it. Until a tile runs only `layout` and `m` are read, so a plan can ask for
+// sizes. Its tile_scratch_bytes never falls as m rises, so that of the largest m serves all.
 TiledCall matmul_call(const MatMulArgs& args);
 
 }  // namespace ompipe::kernels
