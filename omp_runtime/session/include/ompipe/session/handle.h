@@ -26,7 +26,7 @@ struct Diagnostics {
 class ExecutionHandle {
  public:
   ExecutionHandle() = default;
-  explicit ExecutionHandle(std::shared_ptr<Completion> completion);
+  ExecutionHandle(std::shared_ptr<Completion> completion, std::shared_ptr<void> keep_alive);
   ExecutionHandle(ExecutionHandle&&) noexcept = default;
   ExecutionHandle& operator=(ExecutionHandle&& other) noexcept;
   ~ExecutionHandle();
@@ -42,6 +42,7 @@ class ExecutionHandle {
   bool valid() const { return completion_ != nullptr; }
 
  private:
+  std::shared_ptr<void> keep_alive_;  // let go here, on the owner's thread, never by the thread that completes
   std::shared_ptr<Completion> completion_;
 };
 

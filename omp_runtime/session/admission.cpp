@@ -1,0 +1,214 @@
+// Admission: bytes and tokens first, then gates and reads; second chunks and look-ahead only into room that is free.
+#include <algorithm>
+
+#include "policy.h"
+
+namespace ompipe::session {
+
+using arenas::BlockArena;
+using arenas::Domain;
+using arenas::DomainBytes;
+using store::Residency;
+
+namespace {
+
+// Tokens that only critical work may take: a gang of the usual four objects and a bundle.
+constexpr size_t kReservedTokens = 5;
+
+}  // namespace
+
+// The reservation holds need_of(object); it is empty afterwards. Tokens were looked for before.
+Policy::Grant Policy::admit(SessionState& session, plan::ObjectId id, Priority priority,
+                            arenas::Reservation reservation) {
+  const plan::PreparedObject& spec = session.plan->objects[size_t(id)];
+  ObjectState& object = session.objects[size_t(id)];
+  arenas::Allocation block;
+  if (spec.aux_staging_bytes > 0) {
+    Result<arenas::Allocation> aux = preparation_.allocate(reservation, spec.aux_staging_bytes);
+    OMPIPE_CHECK(aux.ok(), "the system has no memory for bytes within the budget");
+    object.aux = std::move(*aux);
+  }
+  arenas::Reservation mapped;
+  if (session.reads_mapped(id)) {
+    mapped = reservation.split({{Domain::mapped, spec.chunk_staging_bytes}});
+  } else if (spec.chunk_staging_bytes > 0) {
+    Result<arenas::Allocation> staging = preparation_.allocate(reservation, spec.chunk_staging_bytes);
+    OMPIPE_CHECK(staging.ok(), "the system has no memory for bytes within the budget");
+    block = std::move(*staging);
+  }
+  session.store->begin(id, reservation);
+  if (object.loaded_before) ++counters_.rematerialised;
+  object.loaded_before = true;
+  object.original = object.priority = priority;
+  object.next_chunk = object.packed = 0;
+  object.error.reset();
+  object.token = free_publishes_.back();
+  free_publishes_.pop_back();
+  publishes_[size_t(object.token)] = {&session, id};
+  in_flight_.push_back({&session, id});
+  ++session.in_flight;
+  scheduler_->create_publish(object.token);
+
+  object.aux_pending = int(spec.aux_reads.size());
+  object.first_read = sequence_;
+  submit_reads(session, id, -1, object.token, spec.aux_reads, object.aux.data());
+  const schedule::LoadToken token = free_loads_.back();
+  free_loads_.pop_back();
+  submit_chunk(session, id, token, std::move(block), std::move(mapped));
+  return Grant::granted;
+}
+
+// `prepared` may already hold the object's resident bytes, for a preparation that reserved them.
+Policy::Grant Policy::admit_speculative(SessionState& session, plan::ObjectId object, Priority priority,
+                                        arenas::Reservation prepared) {
+  if (free_loads_.size() <= kReservedTokens || free_publishes_.size() <= kReservedTokens) return Grant::refused;
+  DomainBytes need = session.need_of(object);
+  const bool reserved = prepared.left_bytes(Domain::prepared) > 0;
+  if (reserved) need[Domain::prepared] = 0;
+  std::optional<arenas::Reservation> reservation = budget_.reserve(need, arenas::Urgency::speculative);
+  if (!reservation) return Grant::refused;
+  if (reserved) reservation->merge(std::move(prepared));
+  return admit(session, object, priority, std::move(*reservation));
+}
+
+// Creates the next chunk's gate and prepack, then submits its reads: a read that waited for a task's body would wait
+// for a busy thread.
+void Policy::submit_chunk(SessionState& session, plan::ObjectId id, schedule::LoadToken token, arenas::Allocation block,
+                          arenas::Reservation mapped) {
+  const plan::PreparedObject& spec = session.plan->objects[size_t(id)];
+  ObjectState& object = session.objects[size_t(id)];
+  Load& load = loads_[size_t(token)];
+  load.session = &session;
+  load.object = id;
+  load.chunk = object.next_chunk++;
+  load.block = std::move(block);
+  load.mapped_reservation = std::move(mapped);
+  load.mapped = {};
+  load.opened = load.noop = false;
+  load.error.reset();
+  load.original = load.effective = object.priority;
+  const plan::Chunk& chunk = spec.chunks[load.chunk];
+  load.bytes = 0;
+  for (const plan::Read& read : chunk.reads) load.bytes += read.length;
+  load.reads_pending = int(chunk.reads.size());
+  ++object.live_loads;
+  count_in_flight(int64_t(load.bytes));
+  scheduler_->create_load(token);
+  load.first_read = sequence_;
+  std::byte* destination = load.block.data();
+  if (!load.block && !session.reads_mapped(id)) destination = session.store->writable(id) + chunk.begin;
+  submit_reads(session, id, int32_t(load.chunk), token, chunk.reads, destination);
+}
+
+// A null destination: the read is mapped.
+void Policy::submit_reads(SessionState& session, plan::ObjectId id, int32_t chunk, int32_t token,
+                          const std::vector<plan::Read>& reads, std::byte* destination) {
+  for (const plan::Read& read : reads) {
+    effects_.read({read_id(chunk < 0, token, sequence_++), &session, id, chunk, read,
+                   destination ? destination + read.staging_offset : nullptr, session.objects[size_t(id)].priority,
+                   plan_position(session, id)});
+  }
+}
+
+void Policy::promote_reads(bool aux, int32_t token, uint32_t first, size_t count, Priority priority) {
+  for (size_t i = 0; i < count; ++i) effects_.promote_read(read_id(aux, token, first + uint32_t(i)), priority);
+}
+
+// An object owns one chunk's token and block until it is packed, and takes more while there are many: its next bytes
+// are read while its first are packed.
+void Policy::top_up_chunks() {
+  for (const bool critical : {true, false}) {
+    for (const InFlight& item : in_flight_) {
+      const ObjectState& object = item.session->objects[size_t(item.object)];
+      if ((object.priority == Priority::critical) != critical) continue;
+      while (!object.error && object.next_chunk < item.session->plan->objects[size_t(item.object)].chunks.size()) {
+        if (loads_.size() - free_loads_.size() >= chunk_window_ || !add_chunk(item)) return;
+      }
+    }
+  }
+}
+
+bool Policy::add_chunk(const InFlight& item) {
+  const plan::PreparedObject& spec = item.session->plan->objects[size_t(item.object)];
+  if (free_loads_.size() <= kReservedTokens) return false;
+  arenas::Allocation block;
+  arenas::Reservation mapped;
+  if (spec.chunk_staging_bytes > 0) {
+    const bool maps = item.session->reads_mapped(item.object);
+    const DomainBytes need =
+        maps ? DomainBytes{{Domain::mapped, spec.chunk_staging_bytes}}
+             : DomainBytes{{Domain::preparation, BlockArena::rounded_bytes(spec.chunk_staging_bytes)}};
+    std::optional<arenas::Reservation> reservation = budget_.reserve(need, arenas::Urgency::speculative);
+    if (!reservation) return false;
+    if (maps) {
+      mapped = std::move(*reservation);
+    } else {
+      Result<arenas::Allocation> staging = preparation_.allocate(*reservation, spec.chunk_staging_bytes);
+      if (!staging.ok()) return false;
+      block = std::move(*staging);
+    }
+  }
+  const schedule::LoadToken token = free_loads_.back();
+  free_loads_.pop_back();
+  submit_chunk(*item.session, item.object, token, std::move(block), std::move(mapped));
+  return true;
+}
+
+void Policy::look_ahead() {
+  for (const std::unique_ptr<Invocation>& invocation : live_) {
+    if (!invocation->error && invocation->session->options.mode != Mode::on_demand) look_ahead(*invocation);
+  }
+}
+
+// Admits what the next segments miss, in order, bounded by distance and bytes. Never evicts. The cursor only moves on,
+// so that no call looks at a segment again, until an eviction may have opened a hole.
+void Policy::look_ahead(Invocation& invocation) {
+  SessionState& session = *invocation.session;
+  const auto segments = plan::SegmentId(session.plan->segments.size());
+  if (invocation.evictions_seen != session.evictions) {
+    invocation.evictions_seen = session.evictions;
+    invocation.looked_ahead = invocation.created;
+  }
+  const LookAhead& window = session.options.look_ahead;
+  plan::SegmentId end = segments;
+  if (window.segments) end = std::min(segments, invocation.created + plan::SegmentId(*window.segments));
+  plan::SegmentId segment = std::max(invocation.looked_ahead, invocation.created);
+  uint64_t ahead_bytes = 0;
+  for (plan::SegmentId s = invocation.created; window.bytes && s < segment; ++s) {
+    ahead_bytes += session.plan->gangs[size_t(s)].prepared_bytes;
+  }
+  for (; segment < end; ++segment) {
+    if (window.bytes) {
+      ahead_bytes += session.plan->gangs[size_t(segment)].prepared_bytes;
+      if (ahead_bytes > *window.bytes) break;
+    }
+    for (plan::ObjectId object : session.plan->segments[size_t(segment)].requirements) {
+      if (session.store->state(object) != Residency::absent) continue;
+      if (admit_speculative(session, object, Priority::prefetch, take_reserved(session, object)) == Grant::refused)
+        return;
+    }
+    invocation.looked_ahead = segment + 1;
+  }
+}
+
+// Priority inheritance: closed gates and queued reads are re-ordered, an opened prepack that has not started is
+// promoted.
+void Policy::raise(SessionState& session, plan::ObjectId id, Priority priority) {
+  ObjectState& object = session.objects[size_t(id)];
+  if (object.priority <= priority || !session.options.inheritance) return;
+  object.priority = priority;
+  ++counters_.promotions;
+  const plan::PreparedObject& spec = session.plan->objects[size_t(id)];
+  if (object.aux_pending > 0) promote_reads(true, object.token, object.first_read, spec.aux_reads.size(), priority);
+  for (size_t i = 0; i < loads_.size(); ++i) {
+    Load& load = loads_[i];
+    if (load.session != &session || load.object != id) continue;
+    load.effective = priority;
+    if (load.reads_pending > 0) {
+      promote_reads(false, int32_t(i), load.first_read, spec.chunks[load.chunk].reads.size(), priority);
+    }
+    if (load.opened && priority == Priority::critical) scheduler_->promote_load(schedule::LoadToken(i));
+  }
+}
+
+}  // namespace ompipe::session

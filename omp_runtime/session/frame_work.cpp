@@ -1,0 +1,77 @@
+#include "frame_work.h"
+
+namespace ompipe::session {
+namespace {
+
+// What keeps an output's bytes: the allocation, and the runtime whose arena they go back to.
+struct OutputOwner {
+  std::shared_ptr<void> runtime;
+  arenas::Allocation allocation;
+};
+
+exec::HeldBytes hold(arenas::Allocation allocation, const std::shared_ptr<void>& runtime) {
+  auto owner = std::make_shared<OutputOwner>(OutputOwner{runtime, std::move(allocation)});
+  return {owner->allocation.data(), owner->allocation.bytes(), owner};
+}
+
+class StoreTable : public exec::ObjectTable {
+ public:
+  explicit StoreTable(const store::PreparedStore& store) : store_(store) {}
+  const std::byte* bytes(plan::ObjectId object) const override { return store_.bytes(object); }
+
+ private:
+  const store::PreparedStore& store_;
+};
+
+// Hands a kernel's tiles to the scheduler.
+class SharedTiles : public exec::TileRunner {
+ public:
+  SharedTiles(schedule::Worker& worker, int workers) : worker_(worker), workers_(workers) {}
+  int worker() const override { return worker_.index(); }
+  int workers() const override { return workers_; }
+  void run(int tiles, exec::TileFn fn, void* arg, double predicted_ns) override {
+    Call call{fn, arg};
+    worker_.run_tiles(
+        tiles,
+        [](void* bound, int64_t tile, int worker) {
+          const Call& inner = *static_cast<const Call*>(bound);
+          inner.fn(inner.arg, int(tile), worker);
+        },
+        &call, predicted_ns);
+  }
+
+ private:
+  struct Call {
+    exec::TileFn fn;
+    void* arg;
+  };
+  schedule::Worker& worker_;
+  const int workers_;
+};
+
+}  // namespace
+
+FrameWork::FrameWork(std::unique_ptr<exec::Frame> frame, exec::RuntimeContext& context, std::shared_ptr<void> owner,
+                     GiveBack give_back)
+    : frame_(std::move(frame)), context_(context), owner_(std::move(owner)), give_back_(std::move(give_back)) {}
+
+void FrameWork::attach(arenas::Allocation block, std::vector<arenas::Allocation> outputs) {
+  std::vector<exec::HeldBytes> held;
+  for (arenas::Allocation& output : outputs)
+    held.push_back(output ? hold(std::move(output), owner_) : exec::HeldBytes{});
+  frame_->attach(hold(std::move(block), owner_), held);
+}
+
+void FrameWork::finish(bool succeeded) {
+  if (succeeded) frame_->finish(context_);
+  frame_->detach();
+  give_back_(std::move(frame_));
+}
+
+Status FrameWork::run_segment(plan::SegmentId segment, const store::PreparedStore& store, schedule::Worker& worker,
+                              int workers) {
+  SharedTiles tiles(worker, workers);
+  return frame_->run_segment(segment, StoreTable(store), tiles);
+}
+
+}  // namespace ompipe::session

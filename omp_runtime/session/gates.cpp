@@ -1,0 +1,183 @@
+// Gates: which arrived chunk may be packed now, and what its report leads to: the next chunk, publication, or failure.
+#include <algorithm>
+
+#include "policy.h"
+
+namespace ompipe::session {
+
+using schedule::TaskClass;
+using store::Residency;
+
+// Critical gates first, then in plan order; a speculative one only while no critical task could start; at most T + 1
+// opened prepacks unfinished. No-ops stand outside that bound, so that the graph always drains.
+void Policy::open_gates() {
+  auto before = [&](schedule::LoadToken a, schedule::LoadToken b) {
+    const Load &x = loads_[size_t(a)], &y = loads_[size_t(b)];
+    const ObjectState &p = x.session->objects[size_t(x.object)], &q = y.session->objects[size_t(y.object)];
+    if (p.error.has_value() != q.error.has_value()) return p.error.has_value();
+    if (p.priority != q.priority) return p.priority < q.priority;
+    return plan_position(*x.session, x.object) < plan_position(*y.session, y.object);
+  };
+  while (!ready_.empty()) {
+    const auto best = std::min_element(ready_.begin(), ready_.end(), before);
+    Load& load = loads_[size_t(*best)];
+    ObjectState& object = load.session->objects[size_t(load.object)];
+    load.noop = object.error.has_value();
+    const bool critical = load.noop || object.priority == Priority::critical;
+    if (!load.noop && open_ > options_.threads) return;
+    if (!critical && scheduler_->critical_waiting()) return;
+    const schedule::LoadToken token = *best;
+    ready_.erase(best);
+    if (!load.noop) ++open_;
+    if (!load.noop && load.session->store->state(load.object) == Residency::loading)
+      load.session->store->first_chunk(load.object);
+    load.opened = true;
+    load.effective = object.priority;
+    load.opened_ns = now_ns();
+    scheduler_->open_load(token, critical ? TaskClass::critical : TaskClass::speculative);
+  }
+}
+
+void Policy::prepacked(schedule::LoadToken token) {
+  Load& load = loads_[size_t(token)];
+  SessionState& session = *load.session;
+  const plan::ObjectId id = load.object;
+  const plan::PreparedObject& spec = session.plan->objects[size_t(id)];
+  ObjectState& object = session.objects[size_t(id)];
+  if (!load.noop) {
+    --open_;
+    note_prepack(load);
+  }
+  --object.live_loads;
+  count_in_flight(-int64_t(load.bytes));
+  load.mapped = {};
+  if (load.error) object_failed(session, id, *load.error);
+  if (!object.error && !load.noop) ++object.packed;
+  if (!object.error && object.next_chunk < spec.chunks.size()) {
+    submit_chunk(session, id, token, std::move(load.block), std::move(load.mapped_reservation));
+  } else {
+    free_load(token);
+  }
+  if (object.error) {
+    settle_failed(session, id);
+  } else if (object.packed == spec.chunks.size()) {
+    publish(session, id);
+  }
+}
+
+void Policy::note_prepack(const Load& load) {
+  Observer& observer = effects_.observer();
+  observer.on_milestone(Milestone::first_prepack, load.times.start_ns);
+  observer.on_task({.kind = TaskKind::prepack,
+                    .resource = ResourceClass::cpu,
+                    .original = load.original,
+                    .effective = load.effective,
+                    .source = ByteSource::portable,
+                    .executor = effects_.executor(),
+                    .lane = load.times.lane,
+                    .object = load.object,
+                    .chunk = int32_t(load.chunk),
+                    .generation = load.session->store->generation(load.object),
+                    .bytes = load.bytes,
+                    .bytes_in_flight = bytes_in_flight_,
+                    .queued_ns = load.opened_ns,
+                    .start_ns = load.times.start_ns,
+                    .end_ns = load.times.end_ns,
+                    .cpu_ns = load.times.cpu_ns,
+                    .name = load.session->plan->objects[size_t(load.object)].name});
+}
+
+void Policy::free_load(schedule::LoadToken token) {
+  loads_[size_t(token)] = Load{};
+  free_loads_.push_back(token);
+}
+
+// Packing may have begun before the digest was known to be right; no consumer runs before it is.
+void Policy::publish(SessionState& session, plan::ObjectId id) {
+  ObjectState& object = session.objects[size_t(id)];
+  const uint64_t start_ns = now_ns();
+  if (session.options.verify != Verify::never) {
+    const Status status = session.store->hashes(id).verify(*session.plan, session.plan->objects[size_t(id)]);
+    if (!status.ok()) {
+      object_failed(session, id, status.error());
+      settle_failed(session, id);
+      return;
+    }
+  }
+  object.aux.reset();
+  session.store->publish(id);
+  forget_in_flight(session, id);
+  ++session.resident;
+  used(session, id);
+  scheduler_->publish(object.token);
+  Observer& observer = effects_.observer();
+  observer.on_milestone(Milestone::first_publish, start_ns);
+  observer.on_task({.kind = TaskKind::publish,
+                    .resource = ResourceClass::inline_,
+                    .original = object.original,
+                    .effective = object.priority,
+                    .source = ByteSource::portable,
+                    .executor = effects_.executor(),
+                    .lane = kCoordinatorLane,
+                    .object = id,
+                    .generation = session.store->generation(id),
+                    .bytes = session.plan->objects[size_t(id)].bytes,
+                    .bytes_in_flight = bytes_in_flight_,
+                    .queued_ns = start_ns,
+                    .start_ns = start_ns,
+                    .end_ns = now_ns(),
+                    .name = session.plan->objects[size_t(id)].name});
+  if (session.resident == session.objects.size() && !session.fully_prepared) {
+    session.fully_prepared = true;
+    observer.on_milestone(Milestone::fully_prepared, now_ns());
+  }
+  release_token(session, id);
+  object_settled(session, id, std::nullopt);
+}
+
+// Keeps the first error. Nothing more is read for the object; what is on its way arrives, and is a no-op.
+void Policy::object_failed(SessionState& session, plan::ObjectId id, const Error& error) {
+  ObjectState& object = session.objects[size_t(id)];
+  if (!object.error) object.error = error;
+}
+
+// Once every read and task of the generation is terminal: fails exactly those who wait for it, then opens its gate.
+void Policy::settle_failed(SessionState& session, plan::ObjectId id) {
+  ObjectState& object = session.objects[size_t(id)];
+  if (!object.error || object.live_loads > 0 || object.aux_pending > 0) return;
+  const Error error = *object.error;
+  for (const std::unique_ptr<Invocation>& invocation : live_) {
+    if (invocation->session != &session) continue;
+    for (const Invocation::LiveSegment& segment : invocation->live) {
+      if (std::find(segment.named.begin(), segment.named.end(), id) == segment.named.end()) continue;
+      fail(*invocation, error, "prepack " + session.plan->objects[size_t(id)].name);
+    }
+  }
+  object.aux.reset();
+  session.store->abandon(id, Residency::failed);
+  forget_in_flight(session, id);
+  scheduler_->publish(object.token);
+  release_token(session, id);
+  object_settled(session, id, error);
+}
+
+void Policy::forget_in_flight(SessionState& session, plan::ObjectId object) {
+  const auto found = std::find_if(in_flight_.begin(), in_flight_.end(), [&](const InFlight& item) {
+    return item.session == &session && item.object == object;
+  });
+  OMPIPE_CHECK(found != in_flight_.end());
+  in_flight_.erase(found);
+  --session.in_flight;
+}
+
+// A publish token goes back when its gate is open and the last segment that names it has reported.
+void Policy::release_token(SessionState& session, plan::ObjectId id) {
+  ObjectState& object = session.objects[size_t(id)];
+  const Residency state = session.store->state(id);
+  if (object.token < 0 || object.named > 0 || state == Residency::loading || state == Residency::preparing) return;
+  publishes_[size_t(object.token)] = {};
+  free_publishes_.push_back(object.token);
+  object.token = -1;
+}
+
+}  // namespace ompipe::session

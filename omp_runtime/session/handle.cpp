@@ -1,0 +1,60 @@
+#include "ompipe/session/handle.h"
+
+#include "completion.h"
+
+namespace ompipe::session {
+
+void Completion::complete(Status end) {
+  std::lock_guard lock(mutex);
+  OMPIPE_CHECK(!status, "a handle was completed twice");
+  status = std::move(end);
+  done.notify_all();
+}
+
+void Completion::wait() {
+  std::unique_lock lock(mutex);
+  done.wait(lock, [&] { return status.has_value(); });
+}
+
+bool Completion::ready() {
+  std::lock_guard lock(mutex);
+  return status.has_value();
+}
+
+ExecutionHandle::ExecutionHandle(std::shared_ptr<Completion> completion, std::shared_ptr<void> keep_alive)
+    : keep_alive_(std::move(keep_alive)), completion_(std::move(completion)) {}
+
+ExecutionHandle& ExecutionHandle::operator=(ExecutionHandle&& other) noexcept {
+  if (this == &other) return *this;
+  if (completion_) completion_->wait();
+  completion_ = std::move(other.completion_);
+  keep_alive_ = std::move(other.keep_alive_);
+  return *this;
+}
+
+ExecutionHandle::~ExecutionHandle() {
+  if (completion_) completion_->wait();
+}
+
+Status ExecutionHandle::Wait() const {
+  OMPIPE_CHECK(valid(), "Wait on a handle that was moved from");
+  completion_->wait();
+  return *completion_->status;
+}
+
+bool ExecutionHandle::IsReady() const {
+  OMPIPE_CHECK(valid(), "IsReady on a handle that was moved from");
+  return completion_->ready();
+}
+
+void ExecutionHandle::Cancel() {
+  OMPIPE_CHECK(valid(), "Cancel on a handle that was moved from");
+  if (completion_->cancel && !completion_->ready()) completion_->cancel();
+}
+
+const Diagnostics& ExecutionHandle::diagnostics() const {
+  OMPIPE_CHECK(valid() && completion_->ready(), "diagnostics before the end");
+  return completion_->diagnostics;
+}
+
+}  // namespace ompipe::session

@@ -1,0 +1,279 @@
+// Invocations: started in the order of age, cut into segments that are created one ahead of the running one, each with
+// its gang.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "policy.h"
+
+namespace ompipe::session {
+
+using arenas::BlockArena;
+using arenas::Domain;
+using arenas::DomainBytes;
+using store::Residency;
+
+namespace {
+
+uint64_t rounded_outputs(const InvocationWork& work) {
+  uint64_t bytes = 0;
+  for (uint64_t output : work.output_bytes()) bytes += output > 0 ? BlockArena::rounded_bytes(output) : 0;
+  return bytes;
+}
+
+}  // namespace
+
+void Policy::submit(std::unique_ptr<Invocation> invocation) {
+  invocation->age = next_age_++;
+  const Status status = fits(*invocation->session, BlockArena::rounded_bytes(invocation->work->execution_bytes()),
+                             rounded_outputs(*invocation->work));
+  if (!status.ok()) {
+    invocation->work->finish(false);
+    invocation->completion->complete(status);
+    return;
+  }
+  ++invocation->session->pending;
+  pending_.push_back(std::move(invocation));
+}
+
+void Policy::start_invocations() {
+  while (!pending_.empty()) {
+    if (free_slots_.empty() || !start(*pending_.front())) return;
+    Invocation& invocation = *pending_.front();
+    --invocation.session->pending;
+    live_.push_back(std::move(pending_.front()));
+    pending_.erase(pending_.begin());
+    if (invocation.slot < 0) finish(invocation);
+  }
+}
+
+// Reserves execution and output bytes together, and only if the largest gang of every session still fits beside all of
+// them that are live: so a started chain can always finish. False: stays pending. True without a slot: failed.
+bool Policy::start(Invocation& invocation) {
+  const uint64_t execution_bytes = BlockArena::rounded_bytes(invocation.work->execution_bytes());
+  const uint64_t output_bytes = rounded_outputs(*invocation.work);
+  const arenas::BudgetUsage usage = budget_.usage();
+  Status room = ok_status();
+  for (const SessionState* session : sessions_) {
+    if (room.ok()) {
+      room = fits(*session, usage[Domain::execution].live_bytes + execution_bytes,
+                  usage[Domain::io].live_bytes + output_bytes);
+    }
+  }
+  std::optional<arenas::Reservation> reservation;
+  if (room.ok())
+    reservation = reserve_with_eviction({{Domain::execution, execution_bytes}, {Domain::io, output_bytes}});
+  if (!reservation) {
+    // Live invocations will give bytes back; without any, only results in callers' hands stand in the way, or loads in
+    // flight.
+    const bool hopeless = live_.empty() && !room.ok();
+    if (hopeless) invocation.error = room.error();
+    return hopeless;
+  }
+  Result<arenas::Allocation> block = execution_.allocate(*reservation, invocation.work->execution_bytes());
+  std::vector<arenas::Allocation> outputs;
+  for (uint64_t bytes : invocation.work->output_bytes()) {
+    outputs.emplace_back();
+    if (bytes == 0) continue;
+    Result<arenas::Allocation> output = io_.allocate(*reservation, bytes);
+    OMPIPE_CHECK(output.ok(), "the system has no memory for bytes within the budget");
+    outputs.back() = std::move(*output);
+  }
+  OMPIPE_CHECK(block.ok(), "the system has no memory for bytes within the budget");
+  invocation.work->attach(std::move(*block), std::move(outputs));
+  invocation.slot = free_slots_.back();
+  free_slots_.pop_back();
+  slots_[size_t(invocation.slot)] = &invocation;
+  SessionState& session = *invocation.session;
+  invocation.step_offset = session.clock;
+  invocation.evictions_seen = session.evictions;
+  invocation.ready_since_ns = now_ns();
+  ++session.live_invocations;
+  session.index_stale = true;
+  return true;
+}
+
+// Oldest first. Nobody overtakes a refused elder, not even with a segment that misses nothing.
+bool Policy::create_segments() {
+  for (const std::unique_ptr<Invocation>& invocation : live_) {
+    const auto segments = plan::SegmentId(invocation->session->plan->segments.size());
+    while (!invocation->error && !invocation->cancelled && invocation->created < segments &&
+           invocation->live.size() < schedule::kSegmentsAhead) {
+      if (create_segment(*invocation) == Grant::refused) return false;
+    }
+  }
+  return true;
+}
+
+// All that the segment misses is reserved as one gang, all or none: bytes and tokens. Reserved one by one, two
+// invocations could take each other's room for ever.
+Policy::Grant Policy::create_segment(Invocation& invocation) {
+  SessionState& session = *invocation.session;
+  const plan::Segment& segment = session.plan->segments[size_t(invocation.created)];
+  size_t missing = 0;
+  DomainBytes gang;
+  for (plan::ObjectId id : segment.requirements) {
+    const Residency state = session.store->state(id);
+    if (state == Residency::evicting) return Grant::refused;
+    if (session.objects[size_t(id)].error && state != Residency::failed)
+      return Grant::refused;  // failing: it settles first
+    if (state == Residency::absent || state == Residency::failed) {
+      ++missing;
+      const DomainBytes need = session.need_of(id);
+      for (Domain domain : arenas::kDomains) gang[domain] += need[domain];
+    }
+  }
+  if (missing > free_loads_.size() || missing > free_publishes_.size()) return Grant::refused;
+  for (plan::ObjectId id : segment.requirements) {
+    ++session.objects[size_t(id)].pins;
+    session.evictable.remove(id);
+  }
+  arenas::Reservation reservation;
+  if (missing > 0) {
+    for (plan::ObjectId id : segment.requirements) {
+      const Residency state = session.store->state(id);
+      if (state != Residency::absent && state != Residency::failed) continue;
+      arenas::Reservation reserved = take_reserved(session, id);
+      gang[Domain::prepared] -= reserved.left_bytes(Domain::prepared);
+      reservation.merge(std::move(reserved));
+    }
+    std::optional<arenas::Reservation> granted = reserve_with_eviction(gang);
+    if (!granted) {
+      for (plan::ObjectId id : segment.requirements) {
+        --session.objects[size_t(id)].pins;
+        used(session, id);
+      }
+      return Grant::refused;
+    }
+    reservation.merge(std::move(*granted));
+  }
+  if (missing > 0) invocation.hot = false;
+  Invocation::LiveSegment live{invocation.created, {}};
+  named_scratch_.clear();
+  for (plan::ObjectId id : segment.requirements) {
+    const Residency state = session.store->state(id);
+    if (state == Residency::absent || state == Residency::failed) {
+      admit(session, id, Priority::critical, reservation.split(session.need_of(id)));
+    }
+    if (session.store->state(id) == Residency::resident) continue;
+    invocation.hot = false;
+    raise(session, id, Priority::critical);
+    ++session.objects[size_t(id)].named;
+    live.named.push_back(id);
+    named_scratch_.push_back(session.objects[size_t(id)].token);
+  }
+  invocation.live.push_back(std::move(live));
+  ++invocation.created;
+  scheduler_->create_segment(invocation.slot, named_scratch_);
+  return Grant::granted;
+}
+
+void Policy::segment_done(schedule::SlotToken slot) {
+  Invocation& invocation = *slots_[size_t(slot)];
+  SessionState& session = *invocation.session;
+  const Invocation::LiveSegment reported = std::move(invocation.live.front());
+  invocation.live.erase(invocation.live.begin());
+  note_segment(invocation, reported.segment);
+  ++invocation.done;
+  session.clock = std::max(session.clock, invocation.step_offset + uint64_t(invocation.done));
+  for (plan::ObjectId id : reported.named) {
+    --session.objects[size_t(id)].named;
+    release_token(session, id);
+  }
+  const plan::Segment& segment = session.plan->segments[size_t(reported.segment)];
+  for (plan::ObjectId id : segment.requirements) {
+    --session.objects[size_t(id)].pins;
+    used(session, id);
+  }
+  if (invocation.body_error && !invocation.error) fail(invocation, *invocation.body_error, "segment " + segment.name);
+  const bool ended =
+      invocation.error || invocation.cancelled || invocation.done == plan::SegmentId(session.plan->segments.size());
+  if (ended && invocation.live.empty()) finish(invocation);
+}
+
+void Policy::note_segment(Invocation& invocation, plan::SegmentId segment) {
+  const BodyTimes& times = invocation.times[size_t(segment) % schedule::kSegmentsAhead];
+  if (times.start_ns == 0) return;  // suppressed
+  const uint64_t ready_ns = std::min(invocation.ready_since_ns, times.start_ns);
+  invocation.completion->diagnostics.segment_wait_s.push_back(double(times.start_ns - ready_ns) * 1e-9);
+  invocation.ready_since_ns = times.end_ns;
+  Observer& observer = effects_.observer();
+  observer.on_milestone(Milestone::first_segment, times.start_ns);
+  observer.on_task({.kind = TaskKind::segment,
+                    .scope = Scope::invocation,
+                    .resource = ResourceClass::cpu,
+                    .original = Priority::critical,
+                    .effective = Priority::critical,
+                    .source = ByteSource::memory,
+                    .executor = effects_.executor(),
+                    .lane = times.lane,
+                    .segment = segment,
+                    .invocation = int32_t(invocation.age),
+                    .bytes_in_flight = bytes_in_flight_,
+                    .queued_ns = ready_ns,
+                    .start_ns = times.start_ns,
+                    .end_ns = times.end_ns,
+                    .cpu_ns = times.cpu_ns,
+                    .name = invocation.session->plan->segments[size_t(segment)].name});
+}
+
+// The first error counts. Bodies that have not started do nothing.
+void Policy::fail(Invocation& invocation, const Error& error, const std::string& task) {
+  invocation.suppressed.store(true);
+  if (invocation.error) return;
+  invocation.error = error;
+  Diagnostics& diagnostics = invocation.completion->diagnostics;
+  diagnostics.failed_task = task;
+  const auto& segments = invocation.session->plan->segments;
+  for (size_t i = size_t(invocation.done); i < segments.size(); ++i) diagnostics.suppressed.push_back(segments[i].name);
+}
+
+void Policy::cancel(const Completion& handle) {
+  for (const std::unique_ptr<Preparation>& preparation : preparations_) {
+    if (preparation->completion.get() == &handle && !preparation->error) {
+      preparation->error =
+          Error{ErrorKind::cancelled, "prepare", preparation->session->plan->model->metadata().path, "cancelled"};
+    }
+  }
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    if (pending_[i]->completion.get() != &handle) continue;
+    const std::unique_ptr<Invocation> invocation = std::move(pending_[i]);
+    pending_.erase(pending_.begin() + ptrdiff_t(i));
+    --invocation->session->pending;
+    invocation->work->finish(false);
+    invocation->completion->complete(
+        Error{ErrorKind::cancelled, "run", invocation->session->plan->model->metadata().path, "cancelled"});
+    return;
+  }
+  for (const std::unique_ptr<Invocation>& invocation : live_) {
+    if (invocation->completion.get() != &handle) continue;
+    invocation->cancelled = true;
+    fail(*invocation,
+         Error{ErrorKind::cancelled, "run", invocation->session->plan->model->metadata().path, "cancelled"}, "");
+    if (invocation->live.empty()) finish(*invocation);
+    return;
+  }
+}
+
+// Everything is given back before the handle is terminal, so that whoever waited finds the ledger clean.
+void Policy::finish(Invocation& invocation) {
+  SessionState& session = *invocation.session;
+  const bool succeeded = !invocation.error;
+  if (invocation.slot >= 0) {
+    slots_[size_t(invocation.slot)] = nullptr;
+    free_slots_.push_back(invocation.slot);
+    --session.live_invocations;
+    session.index_stale = true;
+  }
+  invocation.work->finish(succeeded);
+  if (succeeded) effects_.observer().on_milestone(Milestone::first_output, now_ns());
+  const std::shared_ptr<Completion> completion = invocation.completion;
+  completion->diagnostics.hot = invocation.hot;
+  const Status status = succeeded ? ok_status() : Status(*invocation.error);
+  const auto found =
+      std::find_if(live_.begin(), live_.end(), [&](const auto& item) { return item.get() == &invocation; });
+  live_.erase(found);
+  completion->complete(status);
+}
+
+}  // namespace ompipe::session

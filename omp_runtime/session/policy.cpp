@@ -1,0 +1,187 @@
+#include "policy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ompipe::session {
+
+using arenas::BlockArena;
+using arenas::Domain;
+using arenas::DomainBytes;
+
+namespace {
+
+uint64_t total_of(const DomainBytes& bytes) {
+  uint64_t total = 0;
+  for (Domain domain : arenas::kDomains) {
+    if (domain != Domain::mapped) total += bytes[domain];
+  }
+  return total;
+}
+
+}  // namespace
+
+SessionState::SessionState(std::shared_ptr<const plan::PreparedExecutionPlan> the_plan,
+                           const SessionOptions& the_options, std::unique_ptr<store::PreparedStore> the_store)
+    : plan(std::move(the_plan)),
+      options(the_options),
+      store(std::move(the_store)),
+      objects(plan->objects.size()),
+      evictable(plan->objects.size()) {
+  for (const plan::Segment& segment : plan->segments) {
+    DomainBytes gang;
+    for (plan::ObjectId object : segment.requirements) {
+      const DomainBytes need = need_of(object);
+      for (Domain domain : arenas::kDomains) gang[domain] += need[domain];
+    }
+    for (Domain domain : arenas::kDomains) largest_gang[domain] = std::max(largest_gang[domain], gang[domain]);
+    largest_gang_total = std::max(largest_gang_total, total_of(gang));
+  }
+}
+
+// Mapped reads serve packing alone: what is used in its source form is read to its place, and small pieces are not
+// worth a mapping.
+bool SessionState::reads_mapped(plan::ObjectId object) const {
+  const plan::PreparedObject& spec = plan->objects[size_t(object)];
+  return options.read == ReadMode::mapped && spec.kind == plan::ObjectKind::packed_matmul &&
+         plan->model->payload(spec.sources[0].payload).encoding == model::Encoding::raw;
+}
+
+DomainBytes SessionState::need_of(plan::ObjectId object) const {
+  const plan::PreparedObject& spec = plan->objects[size_t(object)];
+  DomainBytes need;
+  need[Domain::prepared] = arenas::PreparedArena::rounded_bytes(spec.bytes);
+  if (spec.aux_staging_bytes > 0) need[Domain::preparation] += BlockArena::rounded_bytes(spec.aux_staging_bytes);
+  if (spec.chunk_staging_bytes > 0) {
+    if (reads_mapped(object)) {
+      need[Domain::mapped] = spec.chunk_staging_bytes;
+    } else {
+      need[Domain::preparation] += BlockArena::rounded_bytes(spec.chunk_staging_bytes);
+    }
+  }
+  return need;
+}
+
+Policy::Policy(const PolicyOptions& options, arenas::Budget& budget, BlockArena& preparation, BlockArena& execution,
+               BlockArena& io, Effects& effects)
+    : options_(options),
+      budget_(budget),
+      preparation_(preparation),
+      execution_(execution),
+      io_(io),
+      effects_(effects),
+      chunk_window_(size_t(options.threads + 2 * options.io_threads + 2)),
+      loads_(size_t(options.load_tokens)),
+      slots_(schedule::kMaxSlots),
+      publishes_(size_t(options.publish_tokens)) {
+  for (int token = options.load_tokens - 1; token >= 0; --token) free_loads_.push_back(token);
+  for (int token = options.publish_tokens - 1; token >= 0; --token) free_publishes_.push_back(token);
+  for (int token = schedule::kMaxSlots - 1; token >= 0; --token) free_slots_.push_back(token);
+  ready_.reserve(size_t(options.load_tokens));
+  in_flight_.reserve(size_t(options.publish_tokens));
+  named_scratch_.reserve(schedule::kMaxNamed);
+}
+
+Policy::~Policy() = default;
+
+void Policy::bind(SessionState& session) { sessions_.push_back(&session); }
+
+void Policy::close(SessionState& session, Completion& done) { session.closing = &done; }
+
+void Policy::read_done(uint64_t id, std::optional<Error> error) {
+  const int32_t token = token_of(id);
+  if (is_aux(id)) {
+    const InFlight item = publishes_[size_t(token)];
+    ObjectState& object = item.session->objects[size_t(item.object)];
+    --object.aux_pending;
+    if (error) object_failed(*item.session, item.object, *error);
+    if (object.aux_pending == 0) {
+      for (size_t i = 0; i < loads_.size(); ++i) {
+        const Load& load = loads_[i];
+        if (load.session == item.session && load.object == item.object && load.reads_pending == 0) {
+          ready_.push_back(schedule::LoadToken(i));
+        }
+      }
+      settle_failed(*item.session, item.object);
+    }
+    return;
+  }
+  Load& load = loads_[size_t(token)];
+  --load.reads_pending;
+  if (error) object_failed(*load.session, load.object, *error);
+  if (load.reads_pending == 0 && load.session->objects[size_t(load.object)].aux_pending == 0) ready_.push_back(token);
+}
+
+Policy::ReadTarget Policy::read_target(uint64_t read_id) const {
+  const auto token = size_t(token_of(read_id));
+  if (is_aux(read_id)) return {publishes_[token].session, publishes_[token].object, -1};
+  return {loads_[token].session, loads_[token].object, int32_t(loads_[token].chunk)};
+}
+
+void Policy::discarded(SessionState& session, plan::ObjectId object) {
+  session.store->gone(object);
+  --session.leaving;
+}
+
+void Policy::pump() {
+  start_invocations();
+  if (create_segments()) {
+    serve_preparations();
+    look_ahead();
+  }
+  top_up_chunks();
+  open_gates();
+  finish_preparations();
+  close_idle_sessions();
+}
+
+uint64_t Policy::plan_position(const SessionState& session, plan::ObjectId object) const {
+  return session.clock + uint64_t(session.plan->objects[size_t(object)].uses.front());
+}
+
+void Policy::count_in_flight(int64_t bytes) {
+  bytes_in_flight_ += uint64_t(bytes);
+  counters_.peak_bytes_in_flight = std::max(counters_.peak_bytes_in_flight, bytes_in_flight_);
+}
+
+Status Policy::fits(const SessionState& session, uint64_t execution_bytes, uint64_t output_bytes) const {
+  const arenas::BudgetLimits limits = budget_.limits();
+  DomainBytes need = session.largest_gang;
+  need[Domain::execution] = execution_bytes;
+  need[Domain::io] = output_bytes;
+  auto refuse = [&](const char* what, uint64_t needed, uint64_t limit) {
+    return Status(Error{
+        ErrorKind::cannot_fit, "admission", session.plan->model->metadata().path,
+        fmt::format("{} bytes of {} are needed at least (largest gang: prepared {}, staging {}; execution {}; outputs "
+                    "{}), the limit is {}",
+                    needed, what, session.largest_gang[Domain::prepared], session.largest_gang[Domain::preparation],
+                    execution_bytes, output_bytes, limit)});
+  };
+  for (Domain domain : arenas::kDomains) {
+    if (need[domain] > limits.domain_bytes[domain])
+      return refuse(arenas::domain_name(domain), need[domain], limits.domain_bytes[domain]);
+  }
+  const uint64_t total = session.largest_gang_total + execution_bytes + output_bytes;
+  if (total > limits.global_bytes) return refuse("all domains together", total, limits.global_bytes);
+  return ok_status();
+}
+
+std::string Policy::audit() const {
+  std::string text;
+  auto expect = [&](const char* what, size_t found, size_t wanted) {
+    if (found != wanted) text += fmt::format("{}: {} instead of {}; ", what, found, wanted);
+  };
+  expect("free load tokens", free_loads_.size(), loads_.size());
+  expect("free publish tokens", free_publishes_.size(), publishes_.size());
+  expect("free slots", free_slots_.size(), slots_.size());
+  expect("live invocations", live_.size() + pending_.size(), 0);
+  expect("preparations", preparations_.size(), 0);
+  expect("bytes in flight", bytes_in_flight_, 0);
+  for (const SessionState* session : sessions_) {
+    for (const ObjectState& object : session->objects) expect("pins", size_t(object.pins + object.named), 0);
+  }
+  return text;
+}
+
+}  // namespace ompipe::session

@@ -1,0 +1,183 @@
+// The policy: one serial state machine for admission, residency, priority, look-ahead, failure and completion. No
+// thread, no lock, no OpenMP: events come in as calls in a scheduler's serial context, actions go out through the
+// scheduler and Effects.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "policy_state.h"
+
+namespace ompipe::session {
+
+// One read that the policy wants. `id` comes back with read_done.
+struct ReadOrder {
+  uint64_t id = 0;
+  SessionState* session = nullptr;
+  plan::ObjectId object = -1;
+  int32_t chunk = -1;  // -1: aux
+  plan::Read read;
+  std::byte* destination = nullptr;  // null: map it
+  Priority priority = Priority::background;
+  uint64_t plan_position = 0;
+};
+
+// What the policy asks of the world beside the scheduler. Must not call back.
+class Effects {
+ public:
+  virtual ~Effects() = default;
+  virtual void read(const ReadOrder& order) = 0;
+  virtual void promote_read(uint64_t id, Priority priority) = 0;
+  // Gives an evicted object's pages back: at once (true), or on another thread, followed by the event `discarded`
+  // (false).
+  virtual bool discard(SessionState& session, plan::ObjectId object, arenas::Allocation allocation) = 0;
+  virtual Observer& observer() = 0;
+  virtual int32_t executor() const = 0;
+};
+
+struct PolicyOptions {
+  int threads = 1, io_threads = 2;
+  int load_tokens = schedule::kDefaultLoadTokens, publish_tokens = schedule::kDefaultPublishTokens;
+};
+
+struct PolicyCounters {
+  uint64_t promotions = 0, peak_bytes_in_flight = 0, evictions = 0, rematerialised = 0, fallbacks = 0;
+};
+
+class Policy {
+ public:
+  Policy(const PolicyOptions& options, arenas::Budget& budget, arenas::BlockArena& preparation,
+         arenas::BlockArena& execution, arenas::BlockArena& io, Effects& effects);
+  ~Policy();
+
+  // Once, before the first event.
+  void set_scheduler(schedule::Scheduler& scheduler) { scheduler_ = &scheduler; }
+
+  // Events. All in the serial context; each is followed, sooner or later, by pump().
+  void bind(SessionState& session);
+  void close(SessionState& session,
+             Completion& done);  // completes once nothing of the session is in flight; its bytes are back
+  void submit(std::unique_ptr<Invocation> invocation);
+  void prepare(std::unique_ptr<Preparation> preparation);
+  void cancel(const Completion& handle);
+  void read_done(uint64_t id, std::optional<Error> error);
+  void prepacked(schedule::LoadToken token);
+  void segment_done(schedule::SlotToken slot);
+  void discarded(SessionState& session, plan::ObjectId object);
+  void pump();
+
+  // For bodies, on compute threads, while their task is opened and unreported.
+  Load& load(schedule::LoadToken token) { return loads_[size_t(token)]; }
+  Invocation& invocation(schedule::SlotToken slot) { return *slots_[size_t(slot)]; }
+  // What a read that is unreported was submitted for.
+  struct ReadTarget {
+    SessionState* session;
+    plan::ObjectId object;
+    int32_t chunk;  // -1: aux
+  };
+  ReadTarget read_target(uint64_t read_id) const;
+  uint64_t bytes_in_flight() const { return bytes_in_flight_; }
+  static bool is_aux(uint64_t read_id) { return read_id >> 63; }
+  static int32_t token_of(uint64_t read_id) { return int32_t(read_id >> 32 & 0x7fffffff); }
+
+  // Whether an invocation of this size can ever run in the session, under the limits in force; cannot_fit with the
+  // numbers.
+  Status fits(const SessionState& session, uint64_t execution_bytes, uint64_t output_bytes) const;
+  PolicyCounters counters() const { return counters_; }
+  // Empty when nothing is live: tokens, pins, loads, invocations. Serial context.
+  std::string audit() const;
+
+ private:
+  enum class Grant : uint8_t { granted, refused };
+  struct InFlight {
+    SessionState* session;
+    plan::ObjectId object;
+  };
+
+  // invocations.cpp
+  void start_invocations();
+  bool start(Invocation& invocation);
+  bool create_segments();
+  Grant create_segment(Invocation& invocation);
+  void fail(Invocation& invocation, const Error& error, const std::string& task);
+  void finish(Invocation& invocation);
+  void note_segment(Invocation& invocation, plan::SegmentId segment);
+
+  // preparations.cpp
+  void serve_preparations();
+  bool start(Preparation& preparation);
+  void advance(Preparation& preparation);
+  void object_settled(SessionState& session, plan::ObjectId object, const std::optional<Error>& error);
+  void finish_preparations();
+  arenas::Reservation take_reserved(SessionState& session, plan::ObjectId object);
+
+  // admission.cpp
+  Grant admit(SessionState& session, plan::ObjectId object, Priority priority, arenas::Reservation reservation);
+  Grant admit_speculative(SessionState& session, plan::ObjectId object, Priority priority,
+                          arenas::Reservation prepared);
+  void submit_chunk(SessionState& session, plan::ObjectId object, schedule::LoadToken token, arenas::Allocation block,
+                    arenas::Reservation mapped);
+  void top_up_chunks();
+  bool add_chunk(const InFlight& item);
+  void look_ahead();
+  void look_ahead(Invocation& invocation);
+  void raise(SessionState& session, plan::ObjectId object, Priority priority);
+
+  // gates.cpp
+  void open_gates();
+  void publish(SessionState& session, plan::ObjectId object);
+  void object_failed(SessionState& session, plan::ObjectId object, const Error& error);
+  void settle_failed(SessionState& session, plan::ObjectId object);
+  void note_prepack(const Load& load);
+  void free_load(schedule::LoadToken token);
+  void release_token(SessionState& session, plan::ObjectId object);
+  void forget_in_flight(SessionState& session, plan::ObjectId object);
+
+  // eviction.cpp
+  enum class Room : uint8_t { now, later, none };
+  std::optional<arenas::Reservation> reserve_with_eviction(const arenas::DomainBytes& gang);
+  bool eviction_helps(const arenas::DomainBytes& gang) const;
+  Room evict_one();
+  void evict(SessionState& session, plan::ObjectId object);
+  uint64_t eviction_key(const SessionState& session, plan::ObjectId object) const;
+  void refresh_index(SessionState& session);
+  void used(SessionState& session, plan::ObjectId object);
+  void close_idle_sessions();
+
+  // Reads of one submission have consecutive sequence numbers, so that the first one names them all.
+  static uint64_t read_id(bool aux, int32_t token, uint32_t sequence) {
+    return uint64_t(aux) << 63 | uint64_t(token) << 32 | sequence;
+  }
+  void submit_reads(SessionState& session, plan::ObjectId object, int32_t chunk, int32_t token,
+                    const std::vector<plan::Read>& reads, std::byte* destination);
+  void promote_reads(bool aux, int32_t token, uint32_t first, size_t count, Priority priority);
+  uint64_t plan_position(const SessionState& session, plan::ObjectId object) const;
+  void count_in_flight(int64_t bytes);
+
+  const PolicyOptions options_;
+  arenas::Budget& budget_;
+  arenas::BlockArena &preparation_, &execution_, &io_;
+  Effects& effects_;
+  schedule::Scheduler* scheduler_ = nullptr;
+  const size_t chunk_window_;  // loads in flight beyond which no object takes a second chunk
+
+  std::vector<SessionState*> sessions_;
+  std::vector<std::unique_ptr<Invocation>> live_, pending_;  // by age
+  std::vector<std::unique_ptr<Preparation>> preparations_;
+  std::vector<Load> loads_;
+  std::vector<Invocation*> slots_;
+  std::vector<InFlight> publishes_;  // by publish token; session null: free
+  std::vector<InFlight> in_flight_;  // admitted and not yet published or failed, in the order of admission
+  std::vector<schedule::LoadToken> free_loads_, ready_;  // ready_: arrived, gate closed
+  std::vector<schedule::PublishToken> free_publishes_;
+  std::vector<schedule::SlotToken> free_slots_;
+  std::vector<schedule::PublishToken> named_scratch_;
+  int open_ = 0;  // opened prepacks that have not reported, no-ops apart
+  uint64_t next_age_ = 1, bytes_in_flight_ = 0;
+  uint32_t sequence_ = 0;
+  PolicyCounters counters_;
+};
+
+}  // namespace ompipe::session

@@ -1,0 +1,147 @@
+// What the policy knows of sessions, objects, loads, invocations and preparations. Changed in its serial context only,
+// but for the fields that say otherwise.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "completion.h"
+#include "eviction_index.h"
+#include "ompipe/arenas/block_arena.h"
+#include "ompipe/io/payload.h"
+#include "ompipe/plan/plan.h"
+#include "ompipe/schedule/limits.h"
+#include "ompipe/schedule/scheduler.h"
+#include "ompipe/session/observer.h"
+#include "ompipe/session/options.h"
+#include "ompipe/store/prepared_store.h"
+
+namespace ompipe::session {
+
+struct SessionState;
+
+// The work of an invocation that is not policy: its frame. Faked by scripted tests.
+class InvocationWork {
+ public:
+  virtual ~InvocationWork() = default;
+  virtual uint64_t execution_bytes() const = 0;
+  virtual std::span<const uint64_t> output_bytes() const = 0;  // 0: nothing to allocate for that output
+  // Before the first segment. `outputs` is parallel to output_bytes().
+  virtual void attach(arenas::Allocation block, std::vector<arenas::Allocation> outputs) = 0;
+  // After the last one has reported, whatever happened: the block goes back; the outputs go to the caller if it
+  // succeeded.
+  virtual void finish(bool succeeded) = 0;
+};
+
+// When and where a body ran.
+struct BodyTimes {
+  uint64_t start_ns = 0, end_ns = 0, cpu_ns = 0;
+  int32_t lane = 0;
+};
+
+struct Invocation {
+  SessionState* session = nullptr;
+  std::unique_ptr<InvocationWork> work;
+  std::shared_ptr<Completion> completion;
+  uint64_t age = 0;
+  schedule::SlotToken slot = -1;  // -1: pending
+  plan::SegmentId created = 0, done = 0;
+  uint64_t step_offset = 0;  // the session's clock when it started
+  plan::SegmentId looked_ahead = 0;
+  uint64_t evictions_seen = 0;
+  struct LiveSegment {
+    plan::SegmentId segment = -1;
+    std::vector<plan::ObjectId> named;
+  };
+  std::vector<LiveSegment> live;  // at most schedule::kSegmentsAhead, oldest first
+  std::optional<Error> error;
+  bool cancelled = false;
+
+  // Shared with the bodies of its chain, which run one after the other.
+  std::atomic<bool> suppressed{false};  // bodies that have not started do nothing
+  plan::SegmentId next_to_run = 0;
+  std::optional<Error> body_error;  // written by the body that set `suppressed`, read after it has reported
+  std::array<BodyTimes, schedule::kSegmentsAhead>
+      times;                    // of segment s at s % kSegmentsAhead, until it has been reported
+  uint64_t ready_since_ns = 0;  // the chain's last end, or its start
+  bool hot = true;              // nothing was missing
+};
+
+struct Preparation {
+  SessionState* session = nullptr;
+  std::shared_ptr<Completion> completion;
+  bool started = false;  // its bytes are reserved
+  bool fill_to_limit = false;
+  std::vector<bool> wanted;        // by object: not yet published once
+  std::vector<bool> reserved_for;  // by object: its prepared bytes are in `reservation`
+  size_t outstanding = 0;          // objects wanted
+  plan::ObjectId cursor = 0;
+  arenas::Reservation reservation;
+  std::optional<Error> error;
+};
+
+// Policy's side of a prepared object; residency is the store's.
+struct ObjectState {
+  int pins = 0;   // created segments that need it and have not reported
+  int named = 0;  // of those, the ones that wait at its publish gate
+  schedule::PublishToken token = -1;
+  Priority original = Priority::background, priority = Priority::background;
+  uint32_t next_chunk = 0, packed = 0;
+  int live_loads = 0, aux_pending = 0;
+  uint32_t first_read = 0;  // sequence number of its aux reads
+  arenas::Allocation aux;
+  std::optional<Error> error;
+  uint64_t last_use = 0;
+  bool loaded_before = false;
+};
+
+struct SessionState {
+  SessionState(std::shared_ptr<const plan::PreparedExecutionPlan> plan, const SessionOptions& options,
+               std::unique_ptr<store::PreparedStore> store);
+
+  // What it takes to load one object: its resident bytes, aux staging, one chunk (a block, or a mapping).
+  arenas::DomainBytes need_of(plan::ObjectId object) const;
+  bool reads_mapped(plan::ObjectId object) const;
+
+  const std::shared_ptr<const plan::PreparedExecutionPlan> plan;
+  const SessionOptions options;
+  const std::unique_ptr<store::PreparedStore> store;
+  arenas::DomainBytes largest_gang;  // of each domain
+  uint64_t largest_gang_total = 0;   // of one segment, without mapped
+  std::vector<ObjectState> objects;
+  EvictionIndex evictable;
+  bool index_stale = false;  // keys must be computed anew before the next eviction
+  uint64_t clock = 0;        // segments, in the pace of its foremost invocation
+  uint64_t evictions = 0;
+  int live_invocations = 0, pending = 0, preparations = 0, in_flight = 0, leaving = 0;
+  size_t resident = 0;
+  bool fully_prepared = false;
+  Completion* closing = nullptr;
+};
+
+// One chunk on its way. Serial context, but while its prepack runs (from open_load to its report) that body reads it,
+// and while its reads are submitted the I/O threads read the names and write `mapped`.
+struct Load {
+  SessionState* session = nullptr;  // null: the token is free
+  plan::ObjectId object = -1;
+  uint32_t chunk = 0;
+  arenas::Allocation block;
+  arenas::Reservation mapped_reservation;
+  io::MappedBytes mapped;
+  int reads_pending = 0;
+  uint32_t first_read = 0;  // sequence number of its reads
+  bool opened = false;
+  bool noop = false;  // written before the gate opens
+  Priority original = Priority::background, effective = Priority::background;
+  uint64_t bytes = 0, opened_ns = 0;
+  // Written by the body, read after it has reported.
+  std::optional<Error> error;
+  BodyTimes times;
+};
+
+}  // namespace ompipe::session

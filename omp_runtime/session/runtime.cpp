@@ -1,0 +1,19 @@
+#include "ompipe/session/runtime.h"
+
+#include "runtime_core.h"
+
+namespace ompipe::session {
+
+Runtime::Runtime(std::unique_ptr<RuntimeCore> core) : core_(std::move(core)) {}
+Runtime::~Runtime() = default;
+
+Result<std::shared_ptr<Runtime>> Runtime::open(const RuntimeOptions& options) {
+  Result<std::unique_ptr<RuntimeCore>> core = RuntimeCore::open(options);
+  if (!core.ok()) return core.error();
+  return std::shared_ptr<Runtime>(new Runtime(std::move(*core)));
+}
+
+RuntimeFigures Runtime::figures() const { return core_->figures(); }
+Status Runtime::audit() const { return core_->audit(); }
+
+}  // namespace ompipe::session

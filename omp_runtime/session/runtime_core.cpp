@@ -1,0 +1,375 @@
+#include "runtime_core.h"
+
+#include <fmt/format.h>
+#include <time.h>
+
+#include <algorithm>
+#include <future>
+
+#include "frame_work.h"
+#include "ompipe/io/posix_device.h"
+#include "ompipe/schedule/environment.h"
+#include "ompipe/schedule/slice.h"
+#include "ompipe/store/prepare_chunk.h"
+
+namespace ompipe::session {
+
+using arenas::BlockArena;
+using arenas::Domain;
+using schedule::Message;
+
+namespace {
+
+constexpr uint64_t kDiscardInlineBytes = 1u << 20;
+
+class SilentObserver : public Observer {
+ public:
+  void on_task(const TaskEvent&) noexcept override {}
+  void on_milestone(Milestone, uint64_t) noexcept override {}
+};
+
+arenas::BudgetLimits budget_limits(const MemoryLimits& limits) {
+  arenas::BudgetLimits result;
+  result.global_bytes = limits.global_bytes;
+  result.domain_bytes[Domain::preparation] = limits.preparation_bytes;
+  result.domain_bytes[Domain::prepared] = limits.prepared_bytes;
+  result.domain_bytes[Domain::mapped] = limits.mapped_bytes;
+  result.domain_bytes[Domain::execution] = limits.execution_bytes;
+  result.domain_bytes[Domain::io] = limits.io_bytes;
+  result.critical_reserve_bytes = limits.critical_reserve_bytes;
+  return result;
+}
+
+io::Priority io_priority(Priority priority) {
+  switch (priority) {
+    case Priority::critical:
+      return io::Priority::critical;
+    case Priority::prefetch:
+      return io::Priority::prefetch;
+    case Priority::background:
+      return io::Priority::background;
+  }
+  return io::Priority::background;
+}
+
+io::ReadMode io_mode(ReadMode mode) {
+  switch (mode) {
+    case ReadMode::buffered:
+      return io::ReadMode::buffered;
+    case ReadMode::direct:
+      return io::ReadMode::direct;
+    case ReadMode::mapped:
+      return io::ReadMode::mapped;
+  }
+  return io::ReadMode::buffered;
+}
+
+uint64_t clock_ns(clockid_t clock) {
+  timespec time;
+  clock_gettime(clock, &time);
+  return uint64_t(time.tv_sec) * 1'000'000'000u + uint64_t(time.tv_nsec);
+}
+
+int32_t next_executor() {
+  static std::atomic<int32_t> last{0};
+  return ++last;
+}
+
+PolicyOptions policy_options(const RuntimeOptions& options) {
+  PolicyOptions result;
+  result.threads = options.scheduler == "sequential" ? 1 : options.threads;
+  result.io_threads = options.io_threads;
+  if (options.load_tokens > 0) result.load_tokens = options.load_tokens;
+  if (options.publish_tokens > 0) result.publish_tokens = options.publish_tokens;
+  return result;
+}
+
+}  // namespace
+
+uint64_t now_ns() { return clock_ns(CLOCK_MONOTONIC); }
+uint64_t thread_cpu_ns() { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
+
+Result<std::unique_ptr<RuntimeCore>> RuntimeCore::open(const RuntimeOptions& asked) {
+  RuntimeOptions options = asked;
+  Result<arenas::Topology> topology = arenas::Topology::native();
+  if (!topology.ok()) return topology.error();
+  if (options.threads == 0) options.threads = int(topology->cores().size());
+  Result<arenas::PlacementSpec> spec = arenas::PlacementSpec::parse(options.placement);
+  if (!spec.ok()) return spec.error();
+  Result<arenas::Placement> placement = arenas::place_threads(*topology, *spec, options.threads, options.io_threads);
+  if (!placement.ok()) return placement.error();
+  std::unique_ptr<RuntimeCore> core(new RuntimeCore(options, std::move(*topology), std::move(*placement)));
+  if (Status status = core->start(); !status.ok()) return status.error();
+  return Result<std::unique_ptr<RuntimeCore>>(std::move(core));
+}
+
+RuntimeCore::RuntimeCore(const RuntimeOptions& options, arenas::Topology topology, arenas::Placement placement)
+    : options_(options),
+      topology_(std::move(topology)),
+      placement_(std::move(placement)),
+      executor_(next_executor()),
+      silent_(std::make_unique<SilentObserver>()),
+      observer_(options.observer ? options.observer : silent_.get()),
+      own_device_(options.device ? nullptr : std::make_unique<io::PosixDevice>()),
+      device_(options.device ? options.device : own_device_.get()),
+      budget_(budget_limits(options.limits)),
+      preparation_(budget_, {.domain = Domain::preparation, .binding = placement_.binding(Domain::preparation)}),
+      execution_(budget_, {.domain = Domain::execution, .binding = placement_.binding(Domain::execution)}),
+      io_arena_(budget_, {.domain = Domain::io, .binding = placement_.binding(Domain::io)}),
+      policy_(policy_options(options), budget_, preparation_, execution_, io_arena_, *this) {}
+
+// The scheduler named, or the fallback if the environment forbids that one; then the I/O service, which reports to it.
+Status RuntimeCore::start() {
+  schedule::SchedulerOptions scheduling{
+      .threads = options_.threads, .io_threads = options_.io_threads, .seed = options_.seed};
+  Result<std::unique_ptr<schedule::Scheduler>> opened = schedule::open_scheduler(options_.scheduler, scheduling, *this);
+  if (!opened.ok() && opened.error().kind == ErrorKind::environment && !options_.fallback.empty()) {
+    fallback_used_ = true;
+    opened = schedule::open_scheduler(options_.fallback, scheduling, *this);
+  }
+  if (!opened.ok()) return opened.error();
+  scheduler_ = std::move(*opened);
+  policy_.set_scheduler(*scheduler_);
+  inline_reads_ = scheduler_->capabilities().inline_reads;
+  io_ = std::make_unique<io::IoService>(*device_, *this,
+                                        io::IoOptions{.threads = inline_reads_ ? 0u : uint32_t(options_.io_threads),
+                                                      .inflight_bytes = options_.limits.io_inflight_bytes,
+                                                      .on_thread_start = [this](uint32_t thread) {
+                                                        schedule::ask_for_short_slice();
+                                                        arenas::bind_current_thread(topology_, placement_.io[thread]);
+                                                      }});
+  if (!inline_reads_) discarder_ = std::make_unique<Discarder>();
+  return ok_status();
+}
+
+RuntimeCore::~RuntimeCore() {
+  if (io_) io_->close();
+  discarder_.reset();
+  scheduler_.reset();
+}
+
+void RuntimeCore::submit(std::unique_ptr<Invocation> invocation) {
+  scheduler_->post({.kind = run, .payload = invocation.release()});
+}
+
+void RuntimeCore::submit(std::unique_ptr<Preparation> wanted) {
+  scheduler_->post({.kind = preparation, .payload = wanted.release()});
+}
+
+void RuntimeCore::cancel(std::shared_ptr<Completion> handle) {
+  scheduler_->post(
+      {.kind = cancellation, .payload = std::make_unique<std::shared_ptr<Completion>>(std::move(handle)).release()});
+}
+
+void RuntimeCore::call(std::function<void()> work) {
+  std::promise<void> done;
+  std::function<void()> wrapped = [&] {
+    work();
+    done.set_value();
+  };
+  scheduler_->post({.kind = function, .payload = &wrapped});
+  done.get_future().wait();
+}
+
+void RuntimeCore::on_message(const Message& message) {
+  switch (message.kind) {
+    case Message::prepacked:
+      policy_.prepacked(message.id);
+      break;
+    case Message::segment_done:
+      policy_.segment_done(message.id);
+      break;
+    case Message::room_for_speculation:
+      break;  // the pump that follows opens what was held back
+    case run:
+      policy_.submit(std::unique_ptr<Invocation>(static_cast<Invocation*>(message.payload)));
+      break;
+    case preparation:
+      policy_.prepare(std::unique_ptr<Preparation>(static_cast<Preparation*>(message.payload)));
+      break;
+    case cancellation: {
+      const std::unique_ptr<std::shared_ptr<Completion>> handle(
+          static_cast<std::shared_ptr<Completion>*>(message.payload));
+      policy_.cancel(**handle);
+      break;
+    }
+    case read_finished:
+      read_finished_message(std::unique_ptr<io::Completion>(static_cast<io::Completion*>(message.payload)));
+      break;
+    case discard_finished:
+      policy_.discarded(*static_cast<SessionState*>(message.payload), message.id);
+      break;
+    case function:
+      (*static_cast<std::function<void()>*>(message.payload))();
+      break;
+  }
+}
+
+void RuntimeCore::prepack(schedule::LoadToken token, schedule::Worker& worker) noexcept {
+  Load& load = policy_.load(token);
+  if (load.noop) return;
+  SessionState& session = *load.session;
+  store::ChunkJob job;
+  job.plan = session.plan.get();
+  job.object = &session.plan->objects[size_t(load.object)];
+  job.chunk = load.chunk;
+  // A mapping is read only; what has to be decoded is never mapped.
+  job.staging = load.block ? load.block.data() : const_cast<std::byte*>(load.mapped.bytes.data());
+  job.aux = session.objects[size_t(load.object)].aux.data();
+  job.prepared = session.store->writable(load.object);
+  job.hashes = session.options.verify == Verify::never ? nullptr : &session.store->hashes(load.object);
+  const uint64_t start_ns = now_ns(), start_cpu_ns = thread_cpu_ns();
+  if (const Status status = store::prepare_chunk(job); !status.ok()) load.error = status.error();
+  load.times = {start_ns, now_ns(), thread_cpu_ns() - start_cpu_ns, worker.index()};
+}
+
+void RuntimeCore::segment(schedule::SlotToken slot, schedule::Worker& worker) noexcept {
+  Invocation& invocation = policy_.invocation(slot);
+  const plan::SegmentId segment = invocation.next_to_run++;
+  BodyTimes& times = invocation.times[size_t(segment) % schedule::kSegmentsAhead];
+  times = {};
+  if (invocation.suppressed.load()) return;
+  const uint64_t start_ns = now_ns(), start_cpu_ns = thread_cpu_ns();
+  const Status status = static_cast<FrameWork&>(*invocation.work)
+                            .run_segment(segment, *invocation.session->store, worker, scheduler_->threads());
+  times = {start_ns, now_ns(), thread_cpu_ns() - start_cpu_ns, worker.index()};
+  if (status.ok()) return;
+  invocation.body_error = status.error();
+  invocation.suppressed.store(true);
+}
+
+void RuntimeCore::thread_started(schedule::ThreadRole role, int index) {
+  const arenas::ThreadPlace& place =
+      role == schedule::ThreadRole::coordinator ? placement_.coordinator : placement_.compute[size_t(index)];
+  arenas::bind_current_thread(topology_, place);
+}
+
+void RuntimeCore::read(const ReadOrder& order) {
+  io::ReadRequest request;
+  request.id = order.id;
+  request.file = order.session->plan->model->files()[size_t(order.read.file)].handle;
+  request.offset = order.read.offset;
+  request.length = order.read.length;
+  const io::ReadMode mode = io_mode(order.session->options.read);
+  if (order.destination) {
+    request.destination = {order.destination, order.read.length};
+    request.mode = mode == io::ReadMode::mapped ? io::ReadMode::buffered : mode;
+  } else {
+    request.mode = mode;
+  }
+  request.priority = io_priority(order.priority);
+  request.plan_position = order.plan_position;
+  const io::SubmitResult result = io_->submit(std::move(request));
+  OMPIPE_CHECK(result == io::SubmitResult::accepted,
+               "the load tokens bound the reads in flight below the I/O service's capacity");
+}
+
+void RuntimeCore::promote_read(uint64_t id, Priority priority) { io_->promote(id, io_priority(priority)); }
+
+bool RuntimeCore::discard(SessionState& session, plan::ObjectId object, arenas::Allocation allocation) {
+  if (inline_reads_ || allocation.bytes() <= kDiscardInlineBytes) {
+    allocation.reset();
+    return true;
+  }
+  discarder_->discard(std::move(allocation), [this, &session, object] {
+    scheduler_->post({.kind = discard_finished, .id = object, .payload = &session});
+  });
+  return false;
+}
+
+void RuntimeCore::complete(io::Completion completion) noexcept {
+  scheduler_->post(
+      {.kind = read_finished, .payload = std::make_unique<io::Completion>(std::move(completion)).release()});
+}
+
+void RuntimeCore::read_finished_message(std::unique_ptr<io::Completion> completion) {
+  const Policy::ReadTarget target = policy_.read_target(completion->id);
+  const plan::PreparedObject& object = target.session->plan->objects[size_t(target.object)];
+  const ObjectState& state = target.session->objects[size_t(target.object)];
+  observer_->on_milestone(Milestone::first_read, uint64_t(completion->start_ns));
+  observer_->on_task({.kind = TaskKind::read,
+                      .resource = ResourceClass::io,
+                      .original = state.original,
+                      .effective = state.priority,
+                      .source = ByteSource::portable,
+                      .executor = executor_,
+                      .lane = kIoLane + int32_t(completion->thread),
+                      .object = target.object,
+                      .chunk = target.chunk,
+                      .generation = target.session->store->generation(target.object),
+                      .bytes = completion->bytes,
+                      .bytes_in_flight = policy_.bytes_in_flight(),
+                      .queued_ns = uint64_t(completion->start_ns),
+                      .start_ns = uint64_t(completion->start_ns),
+                      .end_ns = uint64_t(completion->end_ns),
+                      .name = object.name});
+  portable_read_bytes_ += completion->bytes;
+  if (!Policy::is_aux(completion->id))
+    policy_.load(Policy::token_of(completion->id)).mapped = std::move(completion->mapped);
+  std::optional<Error> error;
+  if (completion->status == io::ReadStatus::failed) {
+    error = *completion->error;
+    error->subject = object.name;
+  }
+  policy_.read_done(completion->id, std::move(error));
+}
+
+Status RuntimeCore::tokens_suffice(const plan::PreparedExecutionPlan& plan) const {
+  const PolicyOptions pools = policy_options(options_);
+  const int needed = plan.largest_gang.objects;
+  const int there = std::min({pools.load_tokens, pools.publish_tokens, schedule::kMaxNamed});
+  if (needed <= there) return ok_status();
+  return Error{ErrorKind::usage, "plan", plan.model->metadata().path,
+               fmt::format("a segment needs {} objects at once; the token pools allow {}", needed, there)};
+}
+
+RuntimeFigures RuntimeCore::figures() {
+  RuntimeFigures figures;
+  const schedule::Capabilities capabilities = scheduler_->capabilities();
+  const schedule::Counters counters = scheduler_->counters();
+  figures.scheduler = capabilities.name;
+  figures.scheduling_slice = scheduler_->scheduling_slice();
+  figures.openmp_runtime = schedule::openmp_runtime();
+  figures.fallback_used = fallback_used_;
+  figures.threads = scheduler_->threads();
+  figures.io_threads = inline_reads_ ? 0 : options_.io_threads;
+  figures.executor = executor_;
+  figures.openmp_environment = schedule::openmp_environment();
+  figures.placement = placement_.spec.text();
+  const arenas::BudgetUsage usage = budget_.usage();
+  for (Domain domain : arenas::kDomains) {
+    const arenas::DomainUsage& line = usage[domain];
+    figures.arenas[arenas::domain_name(domain)] = {line.limit_bytes, line.live_bytes, line.peak_bytes,
+                                                   line.retained_bytes};
+  }
+  figures.global_peak_bytes = usage.global_peak_bytes;
+  const io::DeviceCounts device = device_->counts();
+  figures.logical_read_bytes = device.logical_bytes;
+  figures.physical_read_bytes = device.physical_bytes;
+  figures.copied_bytes = device.copied_bytes;
+  figures.mapped_bytes = device.mapped_bytes;
+  figures.portable_read_bytes = portable_read_bytes_;
+  figures.read_s = double(device.wall_ns) * 1e-9;
+  figures.io_cpu_s = double(io_->cpu_ns()) * 1e-9;
+  PolicyCounters policy;
+  call([&] { policy = policy_.counters(); });
+  figures.tasks_created = counters.tasks_created;
+  figures.segments = counters.segments;
+  figures.promotions = policy.promotions;
+  figures.gates_opened = counters.gates_opened;
+  figures.peak_bytes_in_flight = policy.peak_bytes_in_flight;
+  figures.evictions = policy.evictions;
+  figures.rematerialised = policy.rematerialised;
+  figures.fallbacks = policy.fallbacks;
+  figures.ran_on_coordinator = counters.ran_on_coordinator;
+  return figures;
+}
+
+Status RuntimeCore::audit() {
+  std::string text = budget_.audit();
+  call([&] { text += policy_.audit(); });
+  if (!text.empty()) return Error{ErrorKind::environment, "audit", "runtime", text};
+  return ok_status();
+}
+
+}  // namespace ompipe::session

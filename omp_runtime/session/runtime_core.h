@@ -1,0 +1,93 @@
+// What a runtime is made of, and how its parts meet: the scheduler's director, the policy's effects, the I/O service's
+// sink.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "discarder.h"
+#include "ompipe/arenas/placement.h"
+#include "ompipe/arenas/topology.h"
+#include "ompipe/io/io_service.h"
+#include "ompipe/session/runtime.h"
+#include "policy.h"
+
+namespace ompipe::session {
+
+class RuntimeCore : public schedule::Director, public Effects, public io::CompletionSink {
+ public:
+  static Result<std::unique_ptr<RuntimeCore>> open(const RuntimeOptions& options);
+  ~RuntimeCore() override;
+
+  // Any thread. The invocation, preparation or cancellation is served in the serial context.
+  void submit(std::unique_ptr<Invocation> invocation);
+  void submit(std::unique_ptr<Preparation> preparation);
+  void cancel(std::shared_ptr<Completion> handle);
+  // Any thread but the runtime's own: runs `function` in the serial context and waits for it.
+  void call(std::function<void()> function);
+
+  const RuntimeOptions& options() const { return options_; }
+  arenas::Budget& budget() { return budget_; }
+  arenas::MemoryBinding binding(arenas::Domain domain) const { return placement_.binding(domain); }
+  Policy& policy() { return policy_; }
+  int workers() const { return scheduler_->threads(); }
+  // Whether the largest gang of a plan fits the token pools; usage, with the numbers, if not.
+  Status tokens_suffice(const plan::PreparedExecutionPlan& plan) const;
+  RuntimeFigures figures();
+  Status audit();
+
+  // schedule::Director
+  void prepack(schedule::LoadToken load, schedule::Worker& worker) noexcept override;
+  void segment(schedule::SlotToken slot, schedule::Worker& worker) noexcept override;
+  void on_message(const schedule::Message& message) override;
+  void pump() override { policy_.pump(); }
+  bool read_one() override { return io_->run_one(); }
+  void thread_started(schedule::ThreadRole role, int index) override;
+
+  // Effects
+  void read(const ReadOrder& order) override;
+  void promote_read(uint64_t id, Priority priority) override;
+  bool discard(SessionState& session, plan::ObjectId object, arenas::Allocation allocation) override;
+  Observer& observer() override { return *observer_; }
+  int32_t executor() const override { return executor_; }
+
+  // io::CompletionSink
+  void complete(io::Completion completion) noexcept override;
+
+ private:
+  enum MessageKind : uint8_t {
+    run = schedule::Message::first_free,
+    preparation,
+    cancellation,
+    read_finished,
+    discard_finished,
+    function
+  };
+
+  RuntimeCore(const RuntimeOptions& options, arenas::Topology topology, arenas::Placement placement);
+  Status start();
+  void read_finished_message(std::unique_ptr<io::Completion> completion);
+
+  const RuntimeOptions options_;
+  const arenas::Topology topology_;
+  arenas::Placement placement_;
+  const int32_t executor_;
+  std::unique_ptr<Observer> silent_;  // when nobody observes
+  Observer* observer_;
+  std::unique_ptr<io::Device> own_device_;
+  io::Device* device_;
+  arenas::Budget budget_;
+  arenas::BlockArena preparation_, execution_, io_arena_;
+  Policy policy_;
+  bool fallback_used_ = false;
+  bool inline_reads_ = false;
+  std::atomic<uint64_t> portable_read_bytes_{0};
+  // In the order in which they end: the discarder and the I/O service post to the scheduler.
+  std::unique_ptr<schedule::Scheduler> scheduler_;
+  std::unique_ptr<io::IoService> io_;
+  std::unique_ptr<Discarder> discarder_;
+};
+
+}  // namespace ompipe::session

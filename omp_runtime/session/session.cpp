@@ -1,0 +1,146 @@
+#include "ompipe/session/session.h"
+
+#include <mutex>
+
+#include "frame_work.h"
+#include "ompipe/model/resolver.h"
+#include "runtime_core.h"
+
+namespace ompipe::session {
+
+// The session's own: its state in the policy, and its frames.
+class SessionCore : public std::enable_shared_from_this<SessionCore> {
+ public:
+  SessionCore(std::shared_ptr<Runtime> runtime, std::unique_ptr<SessionState> state)
+      : runtime_(std::move(runtime)), state_(std::move(state)) {}
+
+  RuntimeCore& runtime() { return runtime_->core(); }
+  SessionState& state() { return *state_; }
+  const std::shared_ptr<Runtime>& owner() const { return runtime_; }
+
+  std::unique_ptr<exec::Frame> take_frame() {
+    {
+      std::lock_guard lock(mutex_);
+      if (!frames_.empty()) {
+        std::unique_ptr<exec::Frame> frame = std::move(frames_.back());
+        frames_.pop_back();
+        return frame;
+      }
+    }
+    return std::make_unique<exec::Frame>(state_->plan, runtime().workers());
+  }
+  void give_back(std::unique_ptr<exec::Frame> frame) {
+    std::lock_guard lock(mutex_);
+    frames_.push_back(std::move(frame));
+  }
+
+  // A handle's shared half, with its way to cancel.
+  std::shared_ptr<Completion> new_completion() {
+    auto completion = std::make_shared<Completion>();
+    completion->cancel = [core = &runtime(), weak = std::weak_ptr<Completion>(completion)] {
+      if (std::shared_ptr<Completion> handle = weak.lock()) core->cancel(std::move(handle));
+    };
+    return completion;
+  }
+  ExecutionHandle handle(std::shared_ptr<Completion> completion) { return {std::move(completion), shared_from_this()}; }
+
+ private:
+  std::shared_ptr<Runtime> runtime_;
+  std::unique_ptr<SessionState> state_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<exec::Frame>> frames_;
+};
+
+Result<std::unique_ptr<RuntimeSession>> RuntimeSession::open(std::shared_ptr<Runtime> runtime,
+                                                             const std::string& model_path,
+                                                             const SessionOptions& options) {
+  RuntimeCore& core = runtime->core();
+  Result<model::ModelGraph> graph = model::read_model(model_path, {.digests_path = options.digests_path});
+  if (!graph.ok()) return graph.error();
+  core.observer().on_milestone(Milestone::metadata, now_ns());
+  model::Resolver resolver(std::move(*graph));
+  if (Status status = resolver.resolve(); !status.ok()) return status.error();
+  Result<std::shared_ptr<const model::ResolvedModel>> model = std::move(resolver).freeze();
+  if (!model.ok()) return model.error();
+  core.observer().on_milestone(Milestone::resolved, now_ns());
+  plan::PlanOptions planning;
+  planning.chunk_bytes = options.chunk_bytes;
+  planning.isa = options.isa.value_or(kernels::best_isa());
+  Result<std::shared_ptr<const plan::PreparedExecutionPlan>> plan = plan::build_plan(*model, planning);
+  if (!plan.ok()) return plan.error();
+  core.observer().on_milestone(Milestone::planned, now_ns());
+  if (Status status = core.tokens_suffice(**plan); !status.ok()) return status.error();
+
+  const MemoryLimits& limits = core.options().limits;
+  const bool limited = limits.prepared_bytes != kUnlimited || limits.global_bytes != kUnlimited;
+  Result<std::unique_ptr<store::PreparedStore>> store = store::PreparedStore::create(
+      *plan, core.budget(), limited ? arenas::PreparedLayout::separate : arenas::PreparedLayout::packed,
+      core.binding(arenas::Domain::prepared));
+  if (!store.ok()) return store.error();
+  auto state = std::make_unique<SessionState>(*plan, options, std::move(*store));
+  SessionState* const bound = state.get();
+  core.call([&] { core.policy().bind(*bound); });
+  core.observer().on_milestone(Milestone::session_ready, now_ns());
+  return std::unique_ptr<RuntimeSession>(
+      new RuntimeSession(std::make_shared<SessionCore>(std::move(runtime), std::move(state))));
+}
+
+RuntimeSession::RuntimeSession(std::shared_ptr<SessionCore> core) : core_(std::move(core)) {}
+
+RuntimeSession::~RuntimeSession() {
+  Completion closed;
+  core_->runtime().call([&] { core_->runtime().policy().close(core_->state(), closed); });
+  closed.wait();
+}
+
+ExecutionHandle RuntimeSession::PrepareAsync() {
+  const uint64_t start_ns = now_ns();
+  const std::shared_ptr<Completion> completion = core_->new_completion();
+  auto preparation = std::make_unique<Preparation>();
+  preparation->session = &core_->state();
+  preparation->completion = completion;
+  preparation->fill_to_limit = core_->state().options.fill_to_limit;
+  completion->diagnostics.submission_s = double(now_ns() - start_ns) * 1e-9;
+  core_->runtime().submit(std::move(preparation));
+  return core_->handle(completion);
+}
+
+ExecutionHandle RuntimeSession::RunAsync(exec::RuntimeContext& context) {
+  const uint64_t start_ns = now_ns();
+  const std::shared_ptr<Completion> completion = core_->new_completion();
+  std::unique_ptr<exec::Frame> frame = core_->take_frame();
+  if (Status status = frame->bind(context); !status.ok()) {
+    frame->detach();
+    core_->give_back(std::move(frame));
+    completion->complete(std::move(status));
+    return core_->handle(completion);
+  }
+  auto invocation = std::make_unique<Invocation>();
+  invocation->session = &core_->state();
+  invocation->completion = completion;
+  SessionCore* const core = core_.get();
+  invocation->work =
+      std::make_unique<FrameWork>(std::move(frame), context, core_->owner(),
+                                  [core](std::unique_ptr<exec::Frame> used) { core->give_back(std::move(used)); });
+  invocation->completion->diagnostics.segment_wait_s.reserve(core_->state().plan->segments.size());
+  completion->diagnostics.submission_s = double(now_ns() - start_ns) * 1e-9;
+  core_->runtime().submit(std::move(invocation));
+  return core_->handle(completion);
+}
+
+const plan::PreparedExecutionPlan& RuntimeSession::plan() const { return *core_->state().plan; }
+
+std::vector<ObjectFigures> RuntimeSession::objects() const {
+  std::vector<ObjectFigures> figures;
+  const SessionState& state = core_->state();
+  core_->runtime().call([&] {
+    for (plan::ObjectId id = 0; id < plan::ObjectId(state.objects.size()); ++id) {
+      const plan::PreparedObject& object = state.plan->objects[size_t(id)];
+      figures.push_back({object.key, object.name, "portable", object.layout_key,
+                         store::residency_name(state.store->state(id)), state.store->generation(id), object.bytes});
+    }
+  });
+  return figures;
+}
+
+}  // namespace ompipe::session
