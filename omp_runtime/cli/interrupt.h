@@ -1,0 +1,44 @@
+// SIGINT and SIGTERM while a model runs: handles are cancelled, everything drains, and the program ends with status
+// 130.
+#pragma once
+
+#include <csignal>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "ompipe/arenas/error.h"
+#include "ompipe/arenas/mutex.h"
+#include "ompipe/session/handle.h"
+
+namespace ompipe::cli {
+
+// Blocks the two signals in the calling thread, and so in every thread that is started while it lives; a thread of its
+// own waits for them. Make it before the runtime. One at a time in a process.
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+  // Waits for the handle; a signal that comes meanwhile, or came before, cancels it. Any thread.
+  Status wait(session::ExecutionHandle& handle);
+  // Cancelled, if a signal has come.
+  Status check();
+  // From the first signal to the end of the last handle that it cancelled; absent when nothing was.
+  std::optional<double> cancel_s();
+
+ private:
+  void watch();
+
+  sigset_t previous_mask_;
+  int signal_descriptor_ = -1, stop_descriptor_ = -1;
+  Mutex mutex_;
+  std::vector<session::ExecutionHandle*> waited_ OMPIPE_GUARDED_BY(mutex_);
+  bool requested_ OMPIPE_GUARDED_BY(mutex_) = false;
+  uint64_t requested_ns_ OMPIPE_GUARDED_BY(mutex_) = 0, drained_ns_ OMPIPE_GUARDED_BY(mutex_) = 0;
+  std::thread watcher_;
+};
+
+}  // namespace ompipe::cli
