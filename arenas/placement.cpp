@@ -106,7 +106,7 @@ Result<Placement> place_threads(const Topology& topology, const PlacementSpec& s
   const auto free_place = [&](const std::string& thread) {
     return ThreadPlace{thread, bind, nullptr, topology.allowed_cpus()};
   };
-  Placement placement{.spec = spec, .topology = &topology, .coordinator = free_place("coordinator")};
+  Placement placement{.spec = spec, .topology = topology, .coordinator = free_place("coordinator")};
   const std::vector<const Core*> order = core_order(topology, spec.policy);
   for (int t = 0; t < compute_threads; t++) {
     placement.compute.push_back(free_place("compute " + std::to_string(t)));
@@ -125,8 +125,8 @@ MemoryBinding Placement::binding(Domain domain) const {
 }
 
 std::string Placement::text() const {
-  std::string text = "placement " + spec.text() + " on " + topology->source() + ": " +
-                     std::to_string(topology->cores().size()) + " cores, CPUs " + cpu_list(topology->allowed_cpus()) +
+  std::string text = "placement " + spec.text() + " on " + topology.source() + ": " +
+                     std::to_string(topology.cores().size()) + " cores, CPUs " + cpu_list(topology.allowed_cpus()) +
                      "\n";
   text += padded("thread", 14) + padded("binding", 12) + padded("package", 9) + padded("core", 6) + padded("node", 6) +
           "CPUs\n";
@@ -140,11 +140,11 @@ std::string Placement::text() const {
     text += padded(domain_name(d), 14) + where + "\n";
   }
   text += padded("node", 14) + padded("bytes", 16) + "CPUs\n";
-  for (const MemoryNode& n : topology->nodes())
+  for (const MemoryNode& n : topology.nodes())
     text += padded(std::to_string(n.node), 14) + padded(std::to_string(n.bytes), 16) +
             (n.has_cpus ? "yes" : "memory only") + "\n";
   if (shares_cores) text += "compute threads outnumber the cores and share them\n";
-  if (!topology->is_this_system()) text += "not this system: nothing of it can be applied here\n";
+  if (!topology.is_this_system()) text += "not this system: nothing of it can be applied here\n";
   return text;
 }
 

@@ -109,8 +109,8 @@ struct Topology::Impl {
 
   // Loads what `choose` has set as the source.
   template <class Choose>
-  static Result<std::unique_ptr<Impl>> load(const std::string& source, const std::string& subject, Choose choose) {
-    auto impl = std::make_unique<Impl>();
+  static Result<std::shared_ptr<Impl>> load(const std::string& source, const std::string& subject, Choose choose) {
+    auto impl = std::make_shared<Impl>();
     impl->source = source;
     if (hwloc_topology_init(&impl->topology) != 0) return topology_error(subject, "hwloc does not start", errno);
     if (choose(impl->topology) != 0) return topology_error(subject, "hwloc does not accept this description", errno);
@@ -123,11 +123,6 @@ struct Topology::Impl {
     return impl;
   }
 };
-
-Topology::Topology(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Topology::Topology(Topology&&) noexcept = default;
-Topology& Topology::operator=(Topology&&) noexcept = default;
-Topology::~Topology() = default;
 
 Result<Topology> Topology::native() {
   auto loaded = Impl::load("this system", "native", [](hwloc_topology_t) { return 0; });

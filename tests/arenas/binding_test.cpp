@@ -8,6 +8,7 @@
 
 #include "ompipe/arenas/block_arena.h"
 #include "ompipe/arenas/placement.h"
+#include "ompipe/arenas/prepared_arena.h"
 
 using namespace ompipe;
 using namespace ompipe::arenas;
@@ -122,6 +123,23 @@ TEST_SUITE("binding") {
     }
     std::memset(block->data(), 1, block->bytes());
     CHECK(t.memory_node_of(block->data(), block->bytes()) == node);
+  }
+
+  TEST_CASE("prepared objects on a node have their pages there, or the arena says why not") {
+    const Topology t = std::move(Topology::native()).value();
+    const int node = t.nodes().back().node;
+    Budget budget;
+    const std::vector<uint64_t> sizes{3 << 20};
+    auto arena = PreparedArena::create(budget, sizes, PreparedLayout::packed, {t, node});
+    if (!arena.ok()) {
+      CHECK(arena.error().phase == "bind memory");
+      return;
+    }
+    auto reserved = budget.reserve({{Domain::prepared, sizes[0]}}, Urgency::critical);
+    const Allocation object = (*arena)->commit(0, *reserved);
+    std::memset(object.data(), 1, object.bytes());
+    CHECK(t.memory_node_of(object.data(), object.bytes()) == node);
+    CHECK_FALSE(PreparedArena::create(budget, sizes, PreparedLayout::packed, {t, 4000}).ok());
   }
 
   TEST_CASE("a node that does not exist is refused") {

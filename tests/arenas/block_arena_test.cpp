@@ -199,7 +199,7 @@ TEST_SUITE("block_arena") {
 
   TEST_CASE_FIXTURE(Fixture, "a binding that can't be applied is an error, not a silent default") {
     const Result<Topology> foreign = Topology::from_synthetic("package:2 core:2 pu:1");
-    BlockArena bound(budget, {.domain = Domain::io, .binding = {&*foreign, 0}});
+    BlockArena bound(budget, {.domain = Domain::io, .binding = {*foreign, 0}});
     const Result<Allocation> refused = bound.allocate(kMiB, Urgency::critical, "logits");
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.error().message() == "bind memory: node 0: the topology is not this system");

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
-#include <cstring>
 #include <functional>
 
 #include "ompipe/arenas/block_arena.h"
@@ -118,8 +117,9 @@ TEST_SUITE("budget_properties") {
       std::vector<Held> blocks;
       std::vector<std::optional<Held>> objects(sizes.size());
       const auto hold = [&](Allocation allocation, uint64_t step) {
-        std::memset(allocation.data(), int(step & 0xff), allocation.bytes());
-        return Held{std::move(allocation), std::byte(step & 0xff)};
+        const std::byte mark = std::byte(step + 1);
+        allocation.data()[0] = allocation.data()[allocation.bytes() - 1] = mark;
+        return Held{std::move(allocation), mark};
       };
       const auto assert_kept = [](const Held& held) {
         RC_ASSERT(held.allocation.data()[0] == held.mark);

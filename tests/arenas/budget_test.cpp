@@ -56,6 +56,17 @@ TEST_SUITE("budget") {
     CHECK(budget.audit().empty());
   }
 
+  TEST_CASE("a reservation takes over what is left in another") {
+    Budget budget;
+    Reservation all;
+    all.merge(Reservation());
+    for (uint64_t bytes : {10, 20}) all.merge(std::move(*take(budget, Domain::io, bytes)));
+    CHECK(all.left_bytes(Domain::io) == 30);
+    CHECK(budget.usage()[Domain::io].live_bytes == 30);
+    all.release();
+    CHECK(budget.audit() == "");
+  }
+
   TEST_CASE("speculative work leaves the critical reserve free, critical work may use it") {
     Budget budget(limits(100, DomainBytes::filled(kUnlimited), 30));
     auto speculative = take(budget, Domain::prepared, 70, Urgency::speculative);

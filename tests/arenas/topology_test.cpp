@@ -93,13 +93,19 @@ TEST_SUITE("topology") {
     const TemporaryFile file(R"(<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE topology SYSTEM "hwloc2.dtd">
 <topology version="2.0">
- <object type="Machine" os_index="0" cpuset="0x3" complete_cpuset="0x3" allowed_cpuset="0x3" nodeset="0x1" complete_nodeset="0x1" allowed_nodeset="0x1" gp_index="1">
-  <object type="NUMANode" os_index="0" cpuset="0x3" complete_cpuset="0x3" nodeset="0x1" complete_nodeset="0x1" gp_index="2" local_memory="4096"/>
-  <object type="Core" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1" gp_index="3">
-   <object type="PU" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1" gp_index="4"/>
+ <object type="Machine" os_index="0" cpuset="0x3" complete_cpuset="0x3" allowed_cpuset="0x3"
+   nodeset="0x1" complete_nodeset="0x1" allowed_nodeset="0x1" gp_index="1">
+  <object type="NUMANode" os_index="0" cpuset="0x3" complete_cpuset="0x3" nodeset="0x1"
+   complete_nodeset="0x1" gp_index="2" local_memory="4096"/>
+  <object type="Core" os_index="0" cpuset="0x1" complete_cpuset="0x1"
+    nodeset="0x1" complete_nodeset="0x1" gp_index="3">
+   <object type="PU" os_index="0" cpuset="0x1" complete_cpuset="0x1"
+    nodeset="0x1" complete_nodeset="0x1" gp_index="4"/>
   </object>
-  <object type="Core" os_index="1" cpuset="0x2" complete_cpuset="0x2" nodeset="0x1" complete_nodeset="0x1" gp_index="5">
-   <object type="PU" os_index="1" cpuset="0x2" complete_cpuset="0x2" nodeset="0x1" complete_nodeset="0x1" gp_index="6"/>
+  <object type="Core" os_index="1" cpuset="0x2" complete_cpuset="0x2"
+    nodeset="0x1" complete_nodeset="0x1" gp_index="5">
+   <object type="PU" os_index="1" cpuset="0x2" complete_cpuset="0x2"
+    nodeset="0x1" complete_nodeset="0x1" gp_index="6"/>
   </object>
  </object>
 </topology>
@@ -110,6 +116,17 @@ TEST_SUITE("topology") {
     CHECK(t->source() == "xml " + file.path);
     CHECK(t->cores().size() == 2);
     CHECK(t->nodes()[0].bytes == 4096);
+  }
+
+  TEST_CASE("a topology that the environment puts in place of this system's is not passed off as it") {
+    setenv("HWLOC_SYNTHETIC", "core:3 pu:1", 1);
+    const Result<Topology> t = Topology::native();
+    unsetenv("HWLOC_SYNTHETIC");
+    REQUIRE(t.ok());
+    CHECK_FALSE(t->is_this_system());
+    CHECK(t->source() == "another system (HWLOC_* in the environment)");
+    CHECK(t->cores().size() == 3);
+    CHECK_FALSE(t->bind_current_thread({0}).applied);
   }
 
   TEST_CASE("this system: every allowed CPU belongs to one core, every core to a node that exists") {

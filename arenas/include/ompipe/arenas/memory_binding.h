@@ -3,17 +3,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
-#include "ompipe/arenas/error.h"
+#include "ompipe/arenas/topology.h"
 
 namespace ompipe::arenas {
 
-class Topology;
-
 // The default binds nothing: pages live where they are first touched.
 struct MemoryBinding {
-  const Topology* topology = nullptr;  // must outlive the arena
-  int node = -1;                       // the operating system's number
+  std::optional<Topology> topology = {};
+  int node = -1;  // the operating system's number
 
   // Binds a fresh, page-aligned range. ErrorKind::environment if it can't be done. Any thread.
   Status apply(std::byte* base, uint64_t bytes) const;

@@ -33,14 +33,14 @@ struct PlacementSpec {
 struct ThreadPlace {
   std::string thread;          // "compute 0", "io 1", "coordinator"
   bool bind = false;           // false: the thread is left alone
-  const Core* core = nullptr;  // compute threads that are bound; points into the topology
+  const Core* core = nullptr;  // compute threads that are bound; points into the placement's topology
   std::vector<int> cpus;       // where it may run
 };
 
-// A placement for one topology, which must outlive it.
+// A placement for one topology, of which it holds a copy.
 struct Placement {
   PlacementSpec spec = {};
-  const Topology* topology = nullptr;
+  Topology topology;
   std::vector<ThreadPlace> compute = {}, io = {};
   ThreadPlace coordinator = {};
   bool shares_cores = false;  // more compute threads than cores: they take turns
