@@ -32,6 +32,7 @@ struct VecAvx2 {
   }
 
   static __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+  static __m128i load_64(const void* p) { return _mm_loadl_epi64(static_cast<const __m128i*>(p)); }
   static float half_to_float(uint16_t half) { return _cvtsh_ss(half); }
   static Floats load_half(const void* p) { return _mm256_cvtph_ps(load_128(p)); }
   static Floats load_bfloat(const void* p) {
@@ -39,9 +40,7 @@ struct VecAvx2 {
   }
 
   static Ints int_broadcast(int32_t x) { return _mm256_set1_epi32(x); }
-  static Ints load_bytes_as_ints(const void* p) {
-    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
-  }
+  static Ints load_bytes_as_ints(const void* p) { return _mm256_cvtepu8_epi32(load_64(p)); }
   static Floats to_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
   static Ints int_sub(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
   static Ints int_mul_small(Ints a, Ints b) { return _mm256_madd_epi16(a, b); }
@@ -93,23 +92,29 @@ struct VecAvx2 {
     return _mm_cvtsi128_si32(four);
   }
 
-  static void interleave_unit(const std::byte* columns, int64_t stride, std::byte* unit) {
+  template <int unit>
+  static void interleave_unit(const std::byte* columns, int64_t stride, std::byte* unit_out) {
     const __m256i nibble = _mm256_set1_epi8(15);
-    __m256i rows[4];  // of columns i and i + 4: bytes k | k + 16 << 4
+    __m256i rows[4];  // of columns i and i + 4: bytes k | k + unit / 2 << 4
     for (int i = 0; i < 4; ++i) {
-      const __m256i both = _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(columns + (i + 4) * stride),
-                                               reinterpret_cast<const __m128i*>(columns + i * stride));
+      const void *left = columns + i * stride, *right = columns + (i + 4) * stride;
+      const __m256i both = unit == 16 ? _mm256_set_m128i(load_64(right), load_64(left))
+                                      : _mm256_set_m128i(load_128(right), load_128(left));
       const __m256i even = _mm256_and_si256(both, nibble);
       const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
-      rows[i] = _mm256_or_si256(_mm256_unpacklo_epi8(even, odd), _mm256_slli_epi16(_mm256_unpackhi_epi8(even, odd), 4));
+      const __m256i first = _mm256_unpacklo_epi8(even, odd);
+      const __m256i second = unit == 16 ? _mm256_srli_si256(first, 8) : _mm256_unpackhi_epi8(even, odd);
+      rows[i] = _mm256_or_si256(first, _mm256_slli_epi16(second, 4));
     }
-    const __m256i low01 = _mm256_unpacklo_epi32(rows[0], rows[1]), high01 = _mm256_unpackhi_epi32(rows[0], rows[1]);
-    const __m256i low23 = _mm256_unpacklo_epi32(rows[2], rows[3]), high23 = _mm256_unpackhi_epi32(rows[2], rows[3]);
-    __m256i* out = reinterpret_cast<__m256i*>(unit);
+    const __m256i low01 = _mm256_unpacklo_epi32(rows[0], rows[1]), low23 = _mm256_unpacklo_epi32(rows[2], rows[3]);
+    __m256i* out = reinterpret_cast<__m256i*>(unit_out);
     _mm256_storeu_si256(out, _mm256_unpacklo_epi64(low01, low23));
     _mm256_storeu_si256(out + 1, _mm256_unpackhi_epi64(low01, low23));
-    _mm256_storeu_si256(out + 2, _mm256_unpacklo_epi64(high01, high23));
-    _mm256_storeu_si256(out + 3, _mm256_unpackhi_epi64(high01, high23));
+    if constexpr (unit == 32) {
+      const __m256i high01 = _mm256_unpackhi_epi32(rows[0], rows[1]), high23 = _mm256_unpackhi_epi32(rows[2], rows[3]);
+      _mm256_storeu_si256(out + 2, _mm256_unpacklo_epi64(high01, high23));
+      _mm256_storeu_si256(out + 3, _mm256_unpackhi_epi64(high01, high23));
+    }
   }
 
   static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }

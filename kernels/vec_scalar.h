@@ -156,15 +156,12 @@ struct VecScalar {
     return sum;
   }
 
-  // Eight columns' 32 nibbles of source order (16 bytes each, `stride` apart) as one packed unit of 128 bytes
-  // (matmul.h).
-  static void interleave_unit(const std::byte* columns, int64_t stride, std::byte* unit) {
+  // Eight columns' `unit` nibbles of source order (unit / 2 bytes each, `stride` apart) as one packed unit (matmul.h).
+  template <int unit>
+  static void interleave_unit(const std::byte* columns, int64_t stride, std::byte* out) {
     for (int column = 0; column < 8; ++column) {
-      for (int k = 0; k < 16; ++k) {
-        const auto low = columns[column * stride + k / 2] >> (k % 2 * 4) & std::byte{15};
-        const auto high = columns[column * stride + 8 + k / 2] >> (k % 2 * 4) & std::byte{15};
-        unit[k / 4 * 32 + column * 4 + k % 4] = low | high << 4;
-      }
+      const auto nibble = [&](int k) { return columns[column * stride + k / 2] >> (k % 2 * 4) & std::byte{15}; };
+      for (int k = 0; k < unit / 2; ++k) out[k / 4 * 32 + column * 4 + k % 4] = nibble(k) | nibble(unit / 2 + k) << 4;
     }
   }
 
