@@ -17,8 +17,8 @@ struct OverlapInputs {
   double read_s = 0;      // wall time of the device's calls
   double prepack_s = 0, compute_s = 0, io_cpu_s = 0;  // CPU time
   int threads = 1, cores = 1;
-  std::optional<double> bound_read_s;  // read_s of a `sequential` run of the same command
-  std::string bound_file;              // where that stands
+  std::optional<double> bound_read_s = {};  // read_s of a `sequential` run of the same command
+  std::string bound_file = {};              // where that stands
 };
 
 struct Overlap {
