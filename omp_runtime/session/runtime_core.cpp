@@ -138,6 +138,7 @@ Status RuntimeCore::start() {
                                                         schedule::ask_for_short_slice();
                                                         arenas::bind_current_thread(topology_, placement_.io[thread]);
                                                       }});
+  reads_open_.store(true, std::memory_order_release);
   if (!inline_reads_) discarder_ = std::make_unique<Discarder>();
   return ok_status();
 }

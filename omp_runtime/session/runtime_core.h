@@ -43,7 +43,8 @@ class RuntimeCore : public schedule::Director, public Effects, public io::Comple
   void segment(schedule::SlotToken slot, schedule::Worker& worker) noexcept override;
   void on_message(const schedule::Message& message) override;
   void pump() override { policy_.pump(); }
-  bool read_one() override { return io_->run_one(); }
+  // A scheduler that reads by itself may ask before start() has made the service.
+  bool read_one() override { return reads_open_.load(std::memory_order_acquire) && io_->run_one(); }
   void thread_started(schedule::ThreadRole role, int index) override;
 
   // Effects
@@ -87,6 +88,7 @@ class RuntimeCore : public schedule::Director, public Effects, public io::Comple
   // In the order in which they end: the discarder and the I/O service post to the scheduler.
   std::unique_ptr<schedule::Scheduler> scheduler_;
   std::unique_ptr<io::IoService> io_;
+  std::atomic<bool> reads_open_{false};
   std::unique_ptr<Discarder> discarder_;
 };
 
