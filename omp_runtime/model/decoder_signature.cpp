@@ -16,7 +16,8 @@ int32_t index_of(const std::vector<Port>& ports, std::string_view name) {
 
 // The layer's number in "past_key_values.N.key"; kNone when the name is another.
 int32_t layer_of(std::string_view name, std::string_view prefix, std::string_view suffix) {
-  if (!name.starts_with(prefix) || !name.ends_with(suffix) || name.size() <= prefix.size() + suffix.size()) return kNone;
+  if (!name.starts_with(prefix) || !name.ends_with(suffix) || name.size() <= prefix.size() + suffix.size())
+    return kNone;
   const std::string_view digits = name.substr(prefix.size(), name.size() - prefix.size() - suffix.size());
   if (digits.size() > 4 || digits.find_first_not_of("0123456789") != std::string_view::npos) return kNone;
   return std::stoi(std::string(digits));
@@ -49,8 +50,8 @@ std::optional<DecoderSignature> find_decoder_signature(const Resolution& model) 
     const int32_t value = layer_of(port.name, "past_key_values.", ".value");
     const int32_t layer = key != kNone ? key : value;
     if (layer == kNone) {
-      const bool known = int32_t(i) == decoder.input_ids || int32_t(i) == decoder.attention_mask ||
-                         int32_t(i) == decoder.position_ids;
+      const bool known =
+          int32_t(i) == decoder.input_ids || int32_t(i) == decoder.attention_mask || int32_t(i) == decoder.position_ids;
       if (!known && model.values[size_t(port.value)].source == ValueSource::graph_input) return std::nullopt;
       continue;
     }
@@ -61,7 +62,8 @@ std::optional<DecoderSignature> find_decoder_signature(const Resolution& model) 
     (key != kNone ? cache.present_key : cache.present_value) = index_of(model.outputs, present);
   }
   for (const auto& [layer, cache] : caches) {
-    if (cache.past_key == kNone || cache.past_value == kNone || cache.present_key == kNone || cache.present_value == kNone) {
+    if (cache.past_key == kNone || cache.past_value == kNone || cache.present_key == kNone ||
+        cache.present_value == kNone) {
       return std::nullopt;
     }
     decoder.caches.push_back(cache);

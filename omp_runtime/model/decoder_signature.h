@@ -7,8 +7,8 @@
 
 namespace ompipe::model {
 
-// Absent unless there are input_ids, attention_mask and logits, at least one layer of past_key_values.N.key and .value with its
-// present.N.key and .value, caches of one type and known heads and size, and no other input than position_ids.
+// Absent unless there are input_ids, attention_mask and logits, at least one layer of past_key_values.N.key and .value
+// with its present.N.key and .value, caches of one type and known heads and size, and no other input than position_ids.
 std::optional<DecoderSignature> find_decoder_signature(const Resolution& model);
 
 }  // namespace ompipe::model

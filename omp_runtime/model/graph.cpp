@@ -42,14 +42,22 @@ std::vector<int64_t> ConstantTensor::as_int64() const {
     case DType::u8:
     case DType::boolean:
       return widened<uint8_t>(bytes);
-    case DType::i8: return widened<int8_t>(bytes);
-    case DType::u16: return widened<uint16_t>(bytes);
-    case DType::i16: return widened<int16_t>(bytes);
-    case DType::i32: return widened<int32_t>(bytes);
-    case DType::i64: return widened<int64_t>(bytes);
-    case DType::u32: return widened<uint32_t>(bytes);
-    case DType::u64: return widened<uint64_t>(bytes);
-    default: break;
+    case DType::i8:
+      return widened<int8_t>(bytes);
+    case DType::u16:
+      return widened<uint16_t>(bytes);
+    case DType::i16:
+      return widened<int16_t>(bytes);
+    case DType::i32:
+      return widened<int32_t>(bytes);
+    case DType::i64:
+      return widened<int64_t>(bytes);
+    case DType::u32:
+      return widened<uint32_t>(bytes);
+    case DType::u64:
+      return widened<uint64_t>(bytes);
+    default:
+      break;
   }
   fail_check("integer dtype", __FILE__, __LINE__, dtype_name(dtype));
 }

@@ -25,8 +25,11 @@ Dim read_dim(std::string_view bytes, Walk& walk) {
         dim = {};
         if (const int64_t value = message.get_int64(); value >= 0) dim.value = value;  // -1: some exporters' "unknown"
         break;
-      case key(field::dim_param, kBytes): dim = {.value = {}, .symbol = message.get_string()}; break;
-      default: message.skip();
+      case key(field::dim_param, kBytes):
+        dim = {.value = {}, .symbol = message.get_string()};
+        break;
+      default:
+        message.skip();
     }
   }
   return dim;
@@ -36,7 +39,9 @@ void read_tensor_type(std::string_view bytes, Port& port, Walk& walk) {
   auto message = message_of(bytes);
   while (walk.next(message)) {
     switch (message.tag_and_type()) {
-      case key(field::type_tensor_elem, kVarint): port.dtype = known_dtype(message.get_int32()); break;
+      case key(field::type_tensor_elem, kVarint):
+        port.dtype = known_dtype(message.get_int32());
+        break;
       case key(field::type_tensor_shape, kBytes): {
         port.has_shape = true;
         auto shape = message.get_message();
@@ -49,7 +54,8 @@ void read_tensor_type(std::string_view bytes, Port& port, Walk& walk) {
         }
         break;
       }
-      default: message.skip();
+      default:
+        message.skip();
     }
   }
 }
@@ -72,7 +78,8 @@ std::optional<ConstantTensor> small_tensor(const TensorRecord& tensor, Walk& wal
     }
   }
   if (kept.bytes.size() != bytes) {
-    walk.fail(tensor.name, fmt::format("{} {} needs {} bytes", dtype_name(tensor.dtype), shape_text(tensor.dims), bytes));
+    walk.fail(tensor.name,
+              fmt::format("{} {} needs {} bytes", dtype_name(tensor.dtype), shape_text(tensor.dims), bytes));
   }
   return kept;
 }
@@ -99,7 +106,9 @@ Port GraphReader::read_port(std::string_view bytes, std::string_view* name) {
   auto message = message_of(bytes);
   while (walk_.next(message)) {
     switch (message.tag_and_type()) {
-      case key(field::info_name, kBytes): *name = text_of(message.get_view()); break;
+      case key(field::info_name, kBytes):
+        *name = text_of(message.get_view());
+        break;
       case key(field::info_type, kBytes): {
         auto type = message.get_message();
         while (walk_.next(type)) {
@@ -111,7 +120,8 @@ Port GraphReader::read_port(std::string_view bytes, std::string_view* name) {
         }
         break;
       }
-      default: message.skip();
+      default:
+        message.skip();
     }
   }
   port.name = *name;
@@ -127,13 +137,25 @@ void GraphReader::read(std::string_view bytes) {
   auto message = message_of(bytes);
   while (walk_.next(message)) {
     switch (message.tag_and_type()) {
-      case key(field::graph_node, kBytes): nodes.push_back(text_of(message.get_view())); break;
-      case key(field::graph_name, kBytes): graph_.metadata.graph_name = message.get_string(); break;
-      case key(field::graph_initializer, kBytes): initializers.push_back(text_of(message.get_view())); break;
-      case key(field::graph_input, kBytes): inputs.push_back(text_of(message.get_view())); break;
-      case key(field::graph_output, kBytes): outputs.push_back(text_of(message.get_view())); break;
-      case key(field::graph_sparse_initializer, kBytes): walk_.fail("", "sparse initializers are not supported");
-      default: message.skip();
+      case key(field::graph_node, kBytes):
+        nodes.push_back(text_of(message.get_view()));
+        break;
+      case key(field::graph_name, kBytes):
+        graph_.metadata.graph_name = message.get_string();
+        break;
+      case key(field::graph_initializer, kBytes):
+        initializers.push_back(text_of(message.get_view()));
+        break;
+      case key(field::graph_input, kBytes):
+        inputs.push_back(text_of(message.get_view()));
+        break;
+      case key(field::graph_output, kBytes):
+        outputs.push_back(text_of(message.get_view()));
+        break;
+      case key(field::graph_sparse_initializer, kBytes):
+        walk_.fail("", "sparse initializers are not supported");
+      default:
+        message.skip();
     }
   }
   graph_.metadata.nodes = int64_t(nodes.size());
@@ -218,13 +240,26 @@ void GraphReader::read_node(std::string_view bytes) {
   auto message = message_of(bytes);
   while (walk_.next(message)) {
     switch (message.tag_and_type()) {
-      case key(field::node_input, kBytes): record.input_names.push_back(text_of(message.get_view())); break;
-      case key(field::node_output, kBytes): outputs.push_back(text_of(message.get_view())); break;
-      case key(field::node_name, kBytes): node.name = message.get_string(); break;
-      case key(field::node_op_type, kBytes): node.op_type = message.get_string(); break;
-      case key(field::node_domain, kBytes): node.domain = message.get_string(); break;
-      case key(field::node_attribute, kBytes): attributes.push_back(text_of(message.get_view())); break;
-      default: message.skip();
+      case key(field::node_input, kBytes):
+        record.input_names.push_back(text_of(message.get_view()));
+        break;
+      case key(field::node_output, kBytes):
+        outputs.push_back(text_of(message.get_view()));
+        break;
+      case key(field::node_name, kBytes):
+        node.name = message.get_string();
+        break;
+      case key(field::node_op_type, kBytes):
+        node.op_type = message.get_string();
+        break;
+      case key(field::node_domain, kBytes):
+        node.domain = message.get_string();
+        break;
+      case key(field::node_attribute, kBytes):
+        attributes.push_back(text_of(message.get_view()));
+        break;
+      default:
+        message.skip();
     }
   }
   walk_.at = bytes.data();
@@ -294,16 +329,30 @@ void GraphReader::read_attribute(std::string_view bytes, NodeRecord& record, int
   auto message = message_of(bytes);
   while (walk_.next(message)) {
     switch (message.tag_and_type()) {
-      case key(field::attribute_name, kBytes): attribute.name = message.get_string(); break;
-      case key(field::attribute_type, kVarint): type = message.get_int32(); break;
-      case key(field::attribute_f, kFixed32): value = message.get_float(); break;
-      case key(field::attribute_i, kVarint): value = message.get_int64(); break;
-      case key(field::attribute_s, kBytes): value = message.get_string(); break;
-      case key(field::attribute_floats, kFixed32): floats.push_back(message.get_float()); break;
+      case key(field::attribute_name, kBytes):
+        attribute.name = message.get_string();
+        break;
+      case key(field::attribute_type, kVarint):
+        type = message.get_int32();
+        break;
+      case key(field::attribute_f, kFixed32):
+        value = message.get_float();
+        break;
+      case key(field::attribute_i, kVarint):
+        value = message.get_int64();
+        break;
+      case key(field::attribute_s, kBytes):
+        value = message.get_string();
+        break;
+      case key(field::attribute_floats, kFixed32):
+        floats.push_back(message.get_float());
+        break;
       case key(field::attribute_floats, kBytes):
         for (float number : message.get_packed_float()) floats.push_back(number);
         break;
-      case key(field::attribute_ints, kVarint): ints.push_back(message.get_int64()); break;
+      case key(field::attribute_ints, kVarint):
+        ints.push_back(message.get_int64());
+        break;
       case key(field::attribute_ints, kBytes):
         for (int64_t number : message.get_packed_int64()) ints.push_back(number);
         break;
@@ -315,7 +364,8 @@ void GraphReader::read_attribute(std::string_view bytes, NodeRecord& record, int
       case key(field::attribute_graphs, kBytes):
         graphs.push_back(text_of(message.get_view()));
         break;
-      default: message.skip();
+      default:
+        message.skip();
     }
   }
   walk_.at = bytes.data();
@@ -329,7 +379,9 @@ void GraphReader::read_attribute(std::string_view bytes, NodeRecord& record, int
       continue;
     }
     TensorRecord read = read_tensor(tensor, record.node.name + "." + attribute.name, walk_);
-    if (std::optional<ConstantTensor> small = small_tensor(read, walk_)) {
+    std::optional<ConstantTensor> small;
+    if (depth == 0) small = small_tensor(read, walk_);
+    if (small) {
       value = std::move(*small);
     } else {
       payloads_.add(std::move(read), walk_);

@@ -17,7 +17,8 @@ struct Walk;
 // Fills a ModelGraph from the main graph. All functions throw ReadFailure and protozero's exceptions.
 class GraphReader {
  public:
-  GraphReader(ModelGraph& graph, PayloadTable& payloads, Walk& walk) : graph_(graph), payloads_(payloads), walk_(walk) {}
+  GraphReader(ModelGraph& graph, PayloadTable& payloads, Walk& walk)
+      : graph_(graph), payloads_(payloads), walk_(walk) {}
 
   void read(std::string_view message);
 
@@ -45,7 +46,7 @@ class GraphReader {
   ModelGraph& graph_;
   PayloadTable& payloads_;
   Walk& walk_;
-  std::unordered_map<std::string_view, ValueId> values_;  // keys lie in the mapped file
+  std::unordered_map<std::string_view, ValueId> values_;    // keys lie in the mapped file
   std::vector<std::vector<std::string_view>> input_names_;  // by NodeId, until every value is known
 };
 

@@ -125,8 +125,8 @@ bool InferContext::expect_rank(int input, int lowest, int highest) {
   if (!fact.has_shape || (fact.rank >= lowest && fact.rank <= highest)) return true;
   return fail(lowest == highest
                   ? fmt::format("input {} has shape {}, expected rank {}", input, fact.shape_text(symbols_), lowest)
-                  : fmt::format("input {} has shape {}, expected rank {} to {}", input, fact.shape_text(symbols_), lowest,
-                                highest));
+                  : fmt::format("input {} has shape {}, expected rank {} to {}", input, fact.shape_text(symbols_),
+                                lowest, highest));
 }
 
 bool InferContext::expect_dim(int input, int axis, int64_t wanted) {
@@ -135,7 +135,8 @@ bool InferContext::expect_dim(int input, int axis, int64_t wanted) {
   if (axis >= fact.rank) return expect_rank(input, axis + 1, kMaxRank);
   const Extent got = fact.dims[size_t(axis)];
   if (!got.known() || got.value == wanted) return true;
-  return fail(fmt::format("input {} has shape {}, expected {} along axis {}", input, fact.shape_text(symbols_), wanted, axis));
+  return fail(
+      fmt::format("input {} has shape {}, expected {} along axis {}", input, fact.shape_text(symbols_), wanted, axis));
 }
 
 bool InferContext::normalise_axis(int64_t axis, int rank, int* normalised) {

@@ -12,13 +12,13 @@ namespace ompipe::model {
 namespace {
 
 bool is_hex(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-  });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); });
 }
 
 Error damage(const TensorRecord& tensor, const std::string& file, std::string reason) {
-  return {.kind = ErrorKind::bad_model, .phase = "open", .subject = tensor.name, .reason = std::move(reason), .file = file};
+  return {
+      .kind = ErrorKind::bad_model, .phase = "open", .subject = tensor.name, .reason = std::move(reason), .file = file};
 }
 
 // A decimal number as external_data writes it; nothing but digits is accepted.
@@ -48,7 +48,11 @@ int32_t PayloadTable::file_index(std::shared_ptr<const io::FileHandle> handle, c
   for (size_t i = 0; i < graph_.files.size(); ++i) {
     if (graph_.files[i].handle == handle) return int32_t(i);
   }
-  graph_.files.push_back({.location = location, .path = handle->path(), .bytes = handle->size_bytes(), .sha1 = {}, .handle = std::move(handle)});
+  graph_.files.push_back({.location = location,
+                          .path = handle->path(),
+                          .bytes = handle->size_bytes(),
+                          .sha1 = {},
+                          .handle = std::move(handle)});
   return int32_t(graph_.files.size()) - 1;
 }
 
@@ -64,8 +68,8 @@ TensorPlace PayloadTable::add(TensorRecord tensor, Walk& walk) {
   if (tensor.inline_range) {
     const ByteRange range = *tensor.inline_range;
     const uint64_t count = bytes / dtype_bytes(tensor.dtype);
-    const bool right = tensor.encoding == Encoding::raw ? range.length == bytes
-                                                        : range.length >= count && range.length <= count * 10;
+    const bool right =
+        tensor.encoding == Encoding::raw ? range.length == bytes : range.length >= count && range.length <= count * 10;
     if (!right) {
       Error error = damage(tensor, walk.path,
                            tensor.encoding == Encoding::raw
@@ -110,13 +114,15 @@ PayloadId PayloadTable::add_external(const TensorRecord& tensor, Walk& walk) {
   const uint64_t size = (*opened)->size_bytes();
   uint64_t end = 0;
   if (__builtin_add_overflow(offset, length, &end) || end > size) {
-    Error error = damage(tensor, (*opened)->path(), fmt::format("range ends past the end of the file of {} bytes", size));
+    Error error =
+        damage(tensor, (*opened)->path(), fmt::format("range ends past the end of the file of {} bytes", size));
     error.offset = offset;
     error.length = length;
     error.got = offset < size ? size - offset : 0;
     throw ReadFailure{std::move(error)};
   }
-  const PayloadId id = add_range(tensor, file_index(*opened, io::normalise_location(location, tensor.name).value()), offset, length);
+  const PayloadId id =
+      add_range(tensor, file_index(*opened, io::normalise_location(location, tensor.name).value()), offset, length);
   note_checksum(tensor, id);
   return id;
 }
@@ -151,7 +157,8 @@ void PayloadTable::note_checksum(const TensorRecord& tensor, PayloadId id) {
     return;
   }
   if (!place->empty() && *place != checksum) {
-    throw ReadFailure{damage(tensor, file.path, fmt::format("two checksums for the same bytes: {} and {}", *place, checksum))};
+    throw ReadFailure{
+        damage(tensor, file.path, fmt::format("two checksums for the same bytes: {} and {}", *place, checksum))};
   }
   *place = checksum;
 }

@@ -20,7 +20,8 @@ struct TensorPlace {
 
 class PayloadTable {
  public:
-  // `files` has the model's file open already, and outlives the table; `graph` receives files, payloads, constants and notes.
+  // `files` has the model's file open already, and outlives the table; `graph` receives files, payloads, constants and
+  // notes.
   PayloadTable(io::FileSet& files, ModelGraph& graph);
 
   // Throws ReadFailure: bad_model, phase "open", with tensor, file, range and what the file has there.

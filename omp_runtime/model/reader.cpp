@@ -21,9 +21,14 @@ void read_opset(std::string_view bytes, ModelMetadata& metadata, Walk& walk) {
   auto message = message_of(bytes);
   while (walk.next(message)) {
     switch (message.tag_and_type()) {
-      case key(field::opset_domain, kBytes): domain = message.get_string(); break;
-      case key(field::opset_version, kVarint): version = message.get_int64(); break;
-      default: message.skip();
+      case key(field::opset_domain, kBytes):
+        domain = message.get_string();
+        break;
+      case key(field::opset_version, kVarint):
+        version = message.get_int64();
+        break;
+      default:
+        message.skip();
     }
   }
   if (domain == "ai.onnx") domain.clear();
@@ -35,9 +40,14 @@ void read_property(std::string_view bytes, ModelMetadata& metadata, Walk& walk) 
   auto message = message_of(bytes);
   while (walk.next(message)) {
     switch (message.tag_and_type()) {
-      case key(field::entry_key, kBytes): name = message.get_string(); break;
-      case key(field::entry_value, kBytes): value = message.get_string(); break;
-      default: message.skip();
+      case key(field::entry_key, kBytes):
+        name = message.get_string();
+        break;
+      case key(field::entry_value, kBytes):
+        value = message.get_string();
+        break;
+      default:
+        message.skip();
     }
   }
   metadata.properties[name] = std::move(value);
@@ -49,18 +59,33 @@ std::string_view read_header(ModelMetadata& metadata, Walk& walk) {
   auto message = message_of(walk.bytes);
   while (walk.next(message)) {
     switch (message.tag_and_type()) {
-      case key(field::model_ir_version, kVarint): metadata.ir_version = message.get_int64(); break;
-      case key(field::model_producer_name, kBytes): metadata.producer_name = message.get_string(); break;
-      case key(field::model_producer_version, kBytes): metadata.producer_version = message.get_string(); break;
-      case key(field::model_domain, kBytes): metadata.domain = message.get_string(); break;
-      case key(field::model_version, kVarint): metadata.model_version = message.get_int64(); break;
+      case key(field::model_ir_version, kVarint):
+        metadata.ir_version = message.get_int64();
+        break;
+      case key(field::model_producer_name, kBytes):
+        metadata.producer_name = message.get_string();
+        break;
+      case key(field::model_producer_version, kBytes):
+        metadata.producer_version = message.get_string();
+        break;
+      case key(field::model_domain, kBytes):
+        metadata.domain = message.get_string();
+        break;
+      case key(field::model_version, kVarint):
+        metadata.model_version = message.get_int64();
+        break;
       case key(field::model_graph, kBytes):
         if (graph.data()) walk.fail("", "two main graphs");
         graph = text_of(message.get_view());
         break;
-      case key(field::model_opset_import, kBytes): read_opset(text_of(message.get_view()), metadata, walk); break;
-      case key(field::model_metadata_props, kBytes): read_property(text_of(message.get_view()), metadata, walk); break;
-      default: message.skip();
+      case key(field::model_opset_import, kBytes):
+        read_opset(text_of(message.get_view()), metadata, walk);
+        break;
+      case key(field::model_metadata_props, kBytes):
+        read_property(text_of(message.get_view()), metadata, walk);
+        break;
+      default:
+        message.skip();
     }
   }
   walk.at = walk.bytes.data();
@@ -83,7 +108,11 @@ Result<ModelGraph> read_model(const std::string& path, const ReadOptions& option
   if (!files) return files.error();
   const std::shared_ptr<const io::FileHandle> file = files->model();
   auto damaged = [&](std::string reason, uint64_t offset) {
-    return Error{.kind = ErrorKind::bad_model, .phase = "open", .subject = {}, .reason = std::move(reason), .file = path,
+    return Error{.kind = ErrorKind::bad_model,
+                 .phase = "open",
+                 .subject = {},
+                 .reason = std::move(reason),
+                 .file = path,
                  .offset = offset};
   };
   if (file->size_bytes() == 0) return damaged("the file is empty", 0);

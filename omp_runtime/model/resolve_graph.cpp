@@ -23,7 +23,8 @@ void reorder(const std::vector<NodeId>& order, std::vector<Node>& nodes, std::ve
   for (Value& value : values) value.producer = kNone;
   for (size_t i = 0; i < nodes.size(); ++i) {
     for (ValueId output : nodes[i].outputs) {
-      if (output != kNone && values[size_t(output)].source == ValueSource::node) values[size_t(output)].producer = NodeId(i);
+      if (output != kNone && values[size_t(output)].source == ValueSource::node)
+        values[size_t(output)].producer = NodeId(i);
     }
   }
 }
@@ -56,7 +57,8 @@ Status Resolver::sort_nodes() {
     }
   }
   if (order.size() != count) {
-    const size_t stuck = size_t(std::find_if(waiting.begin(), waiting.end(), [](int32_t n) { return n > 0; }) - waiting.begin());
+    const size_t stuck =
+        size_t(std::find_if(waiting.begin(), waiting.end(), [](int32_t n) { return n > 0; }) - waiting.begin());
     return refused(data_.nodes[stuck], fmt::format("{} nodes depend on each other in a cycle", count - order.size()));
   }
   reorder(order, data_.nodes, data_.values);
@@ -82,7 +84,8 @@ void Resolver::remove_dead() {
 
 Status Resolver::choose_kernels() {
   for (Node& node : data_.nodes) {
-    const std::string what = fmt::format("operator {} (domain {}, opset {})", node.op_type, domain_name(node.domain), node.opset);
+    const std::string what =
+        fmt::format("operator {} (domain {}, opset {})", node.op_type, domain_name(node.domain), node.opset);
     if (node.opset == 0) return refused(node, what + ": the model does not import that domain");
     const OpSpec* spec = node.has_subgraph ? nullptr : find_op(node.domain, node.op_type, node.opset);
     if (!spec) {
@@ -90,7 +93,8 @@ Status Resolver::choose_kernels() {
       const bool other_version = std::any_of(ops.begin(), ops.end(), [&](const OpSpec& op) {
         return op.domain == node.domain && op.name == node.op_type;
       });
-      return refused(node, fmt::format("unsupported {}{}", what, other_version ? ": only other versions are known" : ""));
+      return refused(node,
+                     fmt::format("unsupported {}{}", what, other_version ? ": only other versions are known" : ""));
     }
     const int inputs = int(node.inputs.size()), outputs = int(node.outputs.size());
     if (inputs < spec->min_inputs || (spec->max_inputs >= 0 && inputs > spec->max_inputs)) {

@@ -68,8 +68,8 @@ SymbolicShape symbolic_shape(const TensorFact& fact, const SymbolTable& symbols)
 
 }  // namespace
 
-// Shapes are computed from integers; scalars beside the graph cost nothing to read and spare every run an object. Weights are
-// neither, however small.
+// Shapes are computed from integers; scalars beside the graph cost nothing to read and spare every run an object.
+// Weights are neither, however small.
 bool Resolver::is_small_constant(ValueId id, OpKind consumer) const {
   const Value& value = data_.values[size_t(id)];
   if (value.source != ValueSource::initializer || value.payload == kNone || is_weight_consumer(consumer)) return false;
@@ -187,14 +187,15 @@ Status Resolver::check_outputs(const std::vector<TensorFact>& facts, const Symbo
       return Error{.kind = ErrorKind::bad_model,
                    .phase = "resolve",
                    .subject = output.name,
-                   .reason = fmt::format("output is {}, the model declares {}", dtype_name(fact.dtype), dtype_name(output.dtype))};
+                   .reason = fmt::format("output is {}, the model declares {}", dtype_name(fact.dtype),
+                                         dtype_name(output.dtype))};
     }
     output.dtype = fact.dtype;
     if (!fact.has_shape) continue;
     const bool fits = !output.has_shape || output.shape.size() == fact.rank;
     if (!fits) {
-      data_.notes.push_back(fmt::format("output {} has shape {}, the model declares {}", output.name, fact.shape_text(&symbols),
-                                        shape_text(output.shape)));
+      data_.notes.push_back(fmt::format("output {} has shape {}, the model declares {}", output.name,
+                                        fact.shape_text(&symbols), shape_text(output.shape)));
     }
     // A declared symbol says more than an expression or nothing; a number that was inferred says more than a symbol.
     for (int i = 0; fits && output.has_shape && i < fact.rank; ++i) {

@@ -7,11 +7,16 @@ namespace {
 
 const char* reason_text(AvoidedReason reason) {
   switch (reason) {
-    case AvoidedReason::dead: return "dead";
-    case AvoidedReason::superseded: return "superseded";
-    case AvoidedReason::companion: return "replaced by the companion";
-    case AvoidedReason::branch: return "in a branch that isn't taken";
-    case AvoidedReason::none: break;
+    case AvoidedReason::dead:
+      return "dead";
+    case AvoidedReason::superseded:
+      return "superseded";
+    case AvoidedReason::companion:
+      return "replaced by the companion";
+    case AvoidedReason::branch:
+      return "in a branch that isn't taken";
+    case AvoidedReason::none:
+      break;
   }
   return "not needed";
 }

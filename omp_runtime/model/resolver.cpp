@@ -44,7 +44,8 @@ Status Resolver::resolve() {
 Status Resolver::check_operand(ValueId id, NodeId before, const std::string& user) const {
   if (id < 0 || size_t(id) >= data_.values.size()) return incomplete(user, "a value that doesn't exist");
   const Value& value = data_.values[size_t(id)];
-  if (value.dtype == DType::undefined) return incomplete(value.name, fmt::format("no element type is known, {} needs it", user));
+  if (value.dtype == DType::undefined)
+    return incomplete(value.name, fmt::format("no element type is known, {} needs it", user));
   switch (value.source) {
     case ValueSource::node:
       if (value.producer < 0 || value.producer >= before) {
@@ -91,7 +92,8 @@ Status Resolver::check_frozen() const {
     }
   }
   for (const Port& output : data_.outputs) {
-    if (Status right = check_operand(output.value, NodeId(data_.nodes.size()), "output " + output.name); !right) return right;
+    if (Status right = check_operand(output.value, NodeId(data_.nodes.size()), "output " + output.name); !right)
+      return right;
   }
   return ok_status();
 }
@@ -105,13 +107,15 @@ Result<std::shared_ptr<const ResolvedModel>> Resolver::freeze() && {
 Result<std::shared_ptr<const ResolvedModel>> open_model(const std::string& path, const ReadOptions& options) {
   auto graph = read_model(path, options);
   if (!graph) return graph.error();
-  Resolver resolver(std::move(*graph));
-  if (Status resolved = resolver.resolve(); !resolved) {
-    Error error = resolved.error();
+  auto in_file = [&](Error error) {
     if (error.file.empty()) error.file = path;
     return error;
-  }
-  return std::move(resolver).freeze();
+  };
+  Resolver resolver(std::move(*graph));
+  if (Status resolved = resolver.resolve(); !resolved) return in_file(resolved.error());
+  auto frozen = std::move(resolver).freeze();
+  if (!frozen) return in_file(frozen.error());
+  return frozen;
 }
 
 }  // namespace ompipe::model

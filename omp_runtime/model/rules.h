@@ -6,14 +6,14 @@
 namespace ompipe::model::rules {
 
 // rules_elementwise.cpp
-bool unary_float(InferContext& context);       // float32 to float32
-bool unary_number(InferContext& context);      // Neg, Relu: any arithmetic type
-bool binary_number(InferContext& context);     // Add, Sub, Mul, Div, and Min and Max of any number of inputs
-bool power(InferContext& context);             // Pow
+bool unary_float(InferContext& context);    // float32 to float32
+bool unary_number(InferContext& context);   // Neg, Relu: any arithmetic type
+bool binary_number(InferContext& context);  // Add, Sub, Mul, Div, and Min and Max of any number of inputs
+bool power(InferContext& context);          // Pow
 bool equal(InferContext& context);
 bool where(InferContext& context);
 bool cast(InferContext& context);
-bool same(InferContext& context);              // Identity, Dropout
+bool same(InferContext& context);  // Identity, Dropout
 
 // rules_matmul.cpp
 bool mat_mul(InferContext& context);

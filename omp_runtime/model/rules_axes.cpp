@@ -108,7 +108,8 @@ bool simplified_layer_norm(InferContext& context) {
   if (!layer_norm(context)) return false;
   const TensorFact& x = context.in(0);
   int axis = 0;
-  if (!x.has_shape || !context.normalise_axis(context.node().int_attribute("axis", -1), x.rank, &axis)) return !x.has_shape;
+  if (!x.has_shape || !context.normalise_axis(context.node().int_attribute("axis", -1), x.rank, &axis))
+    return !x.has_shape;
   return axis == x.rank - 1 || context.fail(fmt::format("axis {} is not supported, expected the last", axis));
 }
 

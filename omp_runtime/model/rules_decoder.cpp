@@ -53,7 +53,8 @@ bool group_query_attention(InferContext& context) {
     }
   }
   Extent past{0};
-  if (context.has(kPastKey) != context.has(kPastValue)) return context.fail("past_key and past_value must come together");
+  if (context.has(kPastKey) != context.has(kPastValue))
+    return context.fail("past_key and past_value must come together");
   if (context.has(kPastKey)) {
     if (!expect_cache(context, kPastKey, kv_heads, head_size)) return false;
     if (!expect_cache(context, kPastValue, kv_heads, head_size)) return false;
@@ -73,8 +74,8 @@ bool group_query_attention(InferContext& context) {
   if (stated.contents && stated.content_count == 1) {
     const Extent length = stated.contents[0];
     if (length.known() && total.known() && length.value != total.value) {
-      return context.fail(fmt::format("total_sequence_length is {}, expected {} (past {} + {} new)", length.value, total.value,
-                                      past.value, query.dims[1].value));
+      return context.fail(fmt::format("total_sequence_length is {}, expected {} (past {} + {} new)", length.value,
+                                      total.value, past.value, query.dims[1].value));
     }
     if (!total.known()) total = length;
   }
@@ -117,7 +118,8 @@ bool gather_block_quantized(InferContext& context) {
   if (width.known()) {
     const int64_t blocks = (width.value + block - 1) / block;
     if (!context.expect_dim(2, 1, blocks)) return false;
-    if (context.has(3) && (!context.expect_dtype(3, {DType::u8}) || !context.expect_dim(3, 1, (blocks + 1) / 2))) return false;
+    if (context.has(3) && (!context.expect_dtype(3, {DType::u8}) || !context.expect_dim(3, 1, (blocks + 1) / 2)))
+      return false;
   }
   if (data.dims[0].known() && !context.expect_dim(2, 0, data.dims[0].value)) return false;
   result.has_shape = true;

@@ -17,8 +17,8 @@ void copy_shape(InferContext& context, int input, int output) {
   to.dims = from.dims;
 }
 
-// Follows integer contents through an element-wise function of all inputs from `first` on, where each is a scalar, or has as many
-// elements as the result.
+// Follows integer contents through an element-wise function of all inputs from `first` on, where each is a scalar, or
+// has as many elements as the result.
 template <class Function>
 void follow(InferContext& context, Function function) {
   TensorFact& result = context.out(0);
@@ -40,24 +40,36 @@ void follow(InferContext& context, Function function) {
 
 Extent combined(InferContext& context, Extent a, Extent b) {
   switch (context.node().kind()) {
-    case OpKind::add: return context.add(a, b);
-    case OpKind::sub: return context.sub(a, b);
-    case OpKind::mul: return context.mul(a, b);
-    case OpKind::div: return context.div(a, b);
-    case OpKind::min: return a.known() && b.known() ? Extent{std::min(a.value, b.value)} : unknown_extent();
-    case OpKind::max: return a.known() && b.known() ? Extent{std::max(a.value, b.value)} : unknown_extent();
-    default: return unknown_extent();
+    case OpKind::add:
+      return context.add(a, b);
+    case OpKind::sub:
+      return context.sub(a, b);
+    case OpKind::mul:
+      return context.mul(a, b);
+    case OpKind::div:
+      return context.div(a, b);
+    case OpKind::min:
+      return a.known() && b.known() ? Extent{std::min(a.value, b.value)} : unknown_extent();
+    case OpKind::max:
+      return a.known() && b.known() ? Extent{std::max(a.value, b.value)} : unknown_extent();
+    default:
+      return unknown_extent();
   }
 }
 
 // Whether a number can be an element of the type; booleans are handled apart.
 bool fits(int64_t value, DType dtype) {
   switch (dtype) {
-    case DType::i64: return true;
-    case DType::i32: return value == int32_t(value);
-    case DType::u8: return value == uint8_t(value);
-    case DType::i8: return value == int8_t(value);
-    default: return false;
+    case DType::i64:
+      return true;
+    case DType::i32:
+      return value == int32_t(value);
+    case DType::u8:
+      return value == uint8_t(value);
+    case DType::i8:
+      return value == int8_t(value);
+    default:
+      return false;
   }
 }
 

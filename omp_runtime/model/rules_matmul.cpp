@@ -12,7 +12,8 @@ bool expect_product_types(InferContext& context) {
 
 bool expect_depth(InferContext& context, Extent left, Extent right) {
   if (!left.known() || !right.known() || left.value == right.value) return true;
-  return context.fail(fmt::format("shapes {} and {} don't multiply: {} against {}", context.in(0).shape_text(context.symbols()),
+  return context.fail(fmt::format("shapes {} and {} don't multiply: {} against {}",
+                                  context.in(0).shape_text(context.symbols()),
                                   context.in(1).shape_text(context.symbols()), left.value, right.value));
 }
 
@@ -84,7 +85,8 @@ bool mat_mul_nbits(InferContext& context) {
   const int64_t k = node.int_attribute("K", 0), n = node.int_attribute("N", 0);
   const int64_t bits = node.int_attribute("bits", 4), block = node.int_attribute("block_size", 0);
   constexpr int64_t kLargest = int64_t{1} << 31;
-  if (k <= 0 || n <= 0 || k > kLargest || n > kLargest) return context.fail(fmt::format("attributes K {} and N {}", k, n));
+  if (k <= 0 || n <= 0 || k > kLargest || n > kLargest)
+    return context.fail(fmt::format("attributes K {} and N {}", k, n));
   if (bits != 4) return context.fail(fmt::format("bits {} is not supported, expected 4", bits));
   if (block != 16 && block != 32 && block != 64 && block != 128) {
     return context.fail(fmt::format("block_size {} is not supported, expected 16, 32, 64 or 128", block));
@@ -99,7 +101,8 @@ bool mat_mul_nbits(InferContext& context) {
     if (!expect_elements(context, 3, wanted, "zero_points")) return false;
   }
   if (context.has(4)) return context.fail("g_idx is not supported");
-  if (context.has(5) && (!context.expect_dtype(5, {DType::f32}) || !expect_elements(context, 5, n, "bias"))) return false;
+  if (context.has(5) && (!context.expect_dtype(5, {DType::f32}) || !expect_elements(context, 5, n, "bias")))
+    return false;
   const TensorFact& a = context.in(0);
   TensorFact& result = context.out(0);
   result.dtype = a.dtype;

@@ -10,7 +10,8 @@ namespace {
 // Fails for strings and types this runtime doesn't hold.
 bool expect_movable(InferContext& context, int input) {
   if (dtype_bytes(context.in(input).dtype) != 0) return true;
-  return context.fail(fmt::format("input {} is {}, which is not supported", input, dtype_name(context.in(input).dtype)));
+  return context.fail(
+      fmt::format("input {} is {}, which is not supported", input, dtype_name(context.in(input).dtype)));
 }
 
 // Start and length of one sliced axis, as ONNX clamps them.
@@ -114,7 +115,8 @@ bool slice(InferContext& context) {
   if (!by_attribute) {
     if (!context.has(1) || !context.has(2)) return context.fail("starts and ends are missing");
     for (int i = 1; i < context.inputs(); ++i) {
-      if (context.has(i) && (!context.expect_dtype(i, {DType::i64, DType::i32}) || !context.expect_rank(i, 1, 1))) return false;
+      if (context.has(i) && (!context.expect_dtype(i, {DType::i64, DType::i32}) || !context.expect_rank(i, 1, 1)))
+        return false;
     }
   }
   const Integers axes = context.integers("axes", by_attribute ? -1 : 3);
@@ -130,7 +132,8 @@ bool slice(InferContext& context) {
     return true;
   }
   const int cuts = axes.given ? axes.count : starts.known ? starts.count : ends.known ? ends.count : x.rank;
-  if ((starts.known && starts.count != cuts) || (ends.known && ends.count != cuts) || (steps.known && steps.count != cuts)) {
+  if ((starts.known && starts.count != cuts) || (ends.known && ends.count != cuts) ||
+      (steps.known && steps.count != cuts)) {
     return context.fail("starts, ends, axes and steps have different lengths");
   }
   const bool follows = x.rank == 1 && x.contents && cuts == 1 && x.dims[0].known() && starts.known && ends.known &&
@@ -197,7 +200,8 @@ bool split(InferContext& context) {
     part.dims = x.dims;
     part.dims[size_t(axis)] = size;
     if (!size.known()) continue;
-    if (size.value < 0 || __builtin_add_overflow(at, size.value, &at)) return context.fail("split with a negative size");
+    if (size.value < 0 || __builtin_add_overflow(at, size.value, &at))
+      return context.fail("split with a negative size");
     if (x.rank == 1 && x.contents && at <= int64_t(x.content_count)) {
       part.contents = x.contents + (at - size.value);
       part.content_count = uint32_t(size.value);

@@ -33,24 +33,30 @@ bool read_shape_operand(InferContext& context, int input, ShapeOperand* operand)
   return true;
 }
 
-// Quotient of two products of dimensions where it can be told, symbols on both sides cancelled.
+// Quotient of two products of dimensions where it can be told: numbers are divided, symbols on both sides cancelled.
 Extent quotient(InferContext& context, const Extent* top, int tops, const Extent* bottom, int bottoms) {
   bool cancelled[kMaxRank] = {};
-  Extent above{1}, below{1};
+  Extent above{1}, above_number{1}, below{1}, below_number{1};
   for (int i = 0; i < bottoms; ++i) {
-    bool gone = false;
-    for (int k = 0; k < tops && !gone && !bottom[i].known(); ++k) {
+    bool gone = bottom[i].known();
+    if (gone) below_number = context.mul(below_number, bottom[i]);
+    for (int k = 0; k < tops && !gone; ++k) {
       if (!cancelled[k] && top[k] == bottom[i]) gone = cancelled[k] = true;
     }
     if (!gone) below = context.mul(below, bottom[i]);
   }
   for (int k = 0; k < tops; ++k) {
-    if (!cancelled[k]) above = context.mul(above, top[k]);
+    Extent& product = top[k].known() ? above_number : above;
+    if (!cancelled[k]) product = context.mul(product, top[k]);
   }
-  if (above.known() && below.known()) {
-    return below.value != 0 && above.value % below.value == 0 ? Extent{above.value / below.value} : unknown_extent();
+  if (!above_number.known() || !below_number.known() || below_number.value == 0) return unknown_extent();
+  if (above_number.value % below_number.value == 0) {
+    above_number.value /= below_number.value;
+    below_number.value = 1;
   }
-  return context.div(above, below);
+  const Extent whole = context.mul(above, above_number), part = context.mul(below, below_number);
+  // Numbers that don't divide leave no dimension; symbols may still turn out to.
+  return whole.known() && part.known() && !part.is(1) ? unknown_extent() : context.div(whole, part);
 }
 
 }  // namespace
@@ -99,7 +105,8 @@ bool reshape(InferContext& context) {
       open = i;
       dim = {1};
     } else if (dim.is(0) && !keep_zero) {
-      if (x.has_shape && i >= x.rank) return context.fail(fmt::format("0 at {} of a shape, input has rank {}", i, int(x.rank)));
+      if (x.has_shape && i >= x.rank)
+        return context.fail(fmt::format("0 at {} of a shape, input has rank {}", i, int(x.rank)));
       dim = x.has_shape ? x.dims[size_t(i)] : unknown_extent();
     }
     result.dims[size_t(i)] = dim;
@@ -135,7 +142,8 @@ bool squeeze(InferContext& context) {
     int axis = 0;
     if (!context.normalise_axis(axes.values[size_t(i)], x.rank, &axis)) return false;
     const Extent dim = x.dims[size_t(axis)];
-    if (dim.known() && dim.value != 1) return context.fail(fmt::format("axis {} of {} is not 1", axis, x.shape_text(context.symbols())));
+    if (dim.known() && dim.value != 1)
+      return context.fail(fmt::format("axis {} of {} is not 1", axis, x.shape_text(context.symbols())));
     gone |= 1u << axis;
   }
   for (int i = 0; !axes.given && i < x.rank; ++i) {
@@ -187,7 +195,8 @@ bool expand(InferContext& context) {
     const Extent have = from >= 0 ? x.dims[size_t(from)] : Extent{1};
     const Extent want = to < 0 ? Extent{1} : wanted.dims ? wanted.dims[to] : unknown_extent();
     if (!context.broadcast(have, want, &result.dims[size_t(i)])) {
-      return context.fail(fmt::format("shape {} doesn't expand to {} along axis {}", x.shape_text(context.symbols()), want.value, i));
+      return context.fail(
+          fmt::format("shape {} doesn't expand to {} along axis {}", x.shape_text(context.symbols()), want.value, i));
     }
   }
   const Extent count = result.count();
@@ -216,7 +225,8 @@ bool constant_of_shape(InferContext& context) {
   result.rank = uint8_t(wanted.count);
   for (int i = 0; i < wanted.count; ++i) result.dims[size_t(i)] = wanted.dims ? wanted.dims[i] : unknown_extent();
   const Extent count = result.count();
-  if (!is_integer(result.dtype) || !count.known() || count.value < 0 || count.value > int64_t(kMaxFollowedElements)) return true;
+  if (!is_integer(result.dtype) || !count.known() || count.value < 0 || count.value > int64_t(kMaxFollowedElements))
+    return true;
   Extent* items = context.new_contents(size_t(count.value));
   std::fill_n(items, count.value, Extent{fill ? fill->as_int64()[0] : 0});
   result.contents = items;
@@ -229,7 +239,8 @@ bool range(InferContext& context) {
   for (int i = 0; i < 3; ++i) {
     if (!context.expect_same_dtype(0, i)) return false;
     if (const Extent count = context.in(i).count(); count.known() && count.value != 1) {
-      return context.fail(fmt::format("input {} has shape {}, expected a scalar", i, context.in(i).shape_text(context.symbols())));
+      return context.fail(
+          fmt::format("input {} has shape {}, expected a scalar", i, context.in(i).shape_text(context.symbols())));
     }
   }
   TensorFact& result = context.out(0);
@@ -249,7 +260,8 @@ bool range(InferContext& context) {
     return true;
   }
   int64_t span = 0;
-  if (__builtin_sub_overflow(limit.value, start.value, &span) || delta.value == INT64_MIN) return context.fail("range overflows");
+  if (__builtin_sub_overflow(limit.value, start.value, &span) || delta.value == INT64_MIN)
+    return context.fail("range overflows");
   const int64_t step = std::abs(delta.value);
   if (delta.value < 0) span = span == INT64_MIN ? INT64_MAX : -span;
   const int64_t count = span <= 0 ? 0 : span / step + (span % step != 0);

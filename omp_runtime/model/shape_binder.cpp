@@ -50,7 +50,8 @@ ShapeBinder::ShapeBinder(const ResolvedModel& model)
     for (const Dim& dim : port.shape) {
       InputDim wanted{.number = dim.value.value_or(kNone), .symbol = kNone};
       if (!dim.value && !dim.symbol.empty()) {
-        const auto place = std::find_if(symbols_.begin(), symbols_.end(), [&](const Symbol& s) { return s.name == dim.symbol; });
+        const auto place =
+            std::find_if(symbols_.begin(), symbols_.end(), [&](const Symbol& s) { return s.name == dim.symbol; });
         wanted.symbol = int32_t(place - symbols_.begin());
         if (place == symbols_.end()) symbols_.push_back({.name = dim.symbol});
       }
@@ -73,8 +74,9 @@ Status ShapeBinder::bind_input(size_t index, const BoundInput& input) {
   }
   const std::vector<InputDim>& wanted = input_dims_[index];
   if ((port.has_shape && input.dims.size() != wanted.size()) || input.dims.size() > size_t(kMaxRank)) {
-    return misfit(port.name, fmt::format("{} input has shape {}, expected {}", dtype_name(port.dtype), dims_text(input.dims),
-                                         port.has_shape ? shape_text(port.shape) : fmt::format("rank up to {}", kMaxRank)));
+    return misfit(port.name,
+                  fmt::format("{} input has shape {}, expected {}", dtype_name(port.dtype), dims_text(input.dims),
+                              port.has_shape ? shape_text(port.shape) : fmt::format("rank up to {}", kMaxRank)));
   }
   fact.dtype = input.dtype;
   fact.has_shape = true;
@@ -88,22 +90,22 @@ Status ShapeBinder::bind_input(size_t index, const BoundInput& input) {
     if (!port.has_shape) continue;
     if (wanted[i].number != kNone && wanted[i].number != size) {
       return misfit(port.name, fmt::format("{} input has shape {}, expected {}: dimension {} is {}, expected {}",
-                                           dtype_name(port.dtype), dims_text(input.dims), shape_text(port.shape), i, size,
-                                           wanted[i].number));
+                                           dtype_name(port.dtype), dims_text(input.dims), shape_text(port.shape), i,
+                                           size, wanted[i].number));
     }
     if (wanted[i].symbol == kNone) continue;
     Symbol& symbol = symbols_[size_t(wanted[i].symbol)];
     if (symbol.size != kNone && symbol.size != size) {
-      return misfit(port.name,
-                    fmt::format("{} input has shape {}: {} is {}, expected {} as in input {}", dtype_name(port.dtype),
-                                dims_text(input.dims), symbol.name, size, symbol.size,
-                                model_.inputs()[size_t(symbol.from)].name));
+      return misfit(port.name, fmt::format("{} input has shape {}: {} is {}, expected {} as in input {}",
+                                           dtype_name(port.dtype), dims_text(input.dims), symbol.name, size,
+                                           symbol.size, model_.inputs()[size_t(symbol.from)].name));
     }
     if (symbol.size == kNone) symbol.from = int32_t(index);
     symbol.size = size;
   }
   const Extent count = fact.count();
-  if (!count.known() || count.value > kMaxElements) return misfit(port.name, "shape " + dims_text(input.dims) + " is too large");
+  if (!count.known() || count.value > kMaxElements)
+    return misfit(port.name, "shape " + dims_text(input.dims) + " is too large");
   const bool followed = input.contents && (input.dtype == DType::i64 || input.dtype == DType::i32);
   if (followed && count.value <= int64_t(kMaxFollowedElements)) {
     Extent* items = pool_.take(size_t(count.value));

@@ -27,16 +27,20 @@ struct Sighting {
 
 std::optional<TypedField> field_of(DType dtype) {
   switch (dtype) {
-    case DType::f32: return TypedField{field::tensor_float_data, kFixed32};
-    case DType::f64: return TypedField{field::tensor_double_data, kFixed64};
-    case DType::i64: return TypedField{field::tensor_int64_data, kVarint};
+    case DType::f32:
+      return TypedField{field::tensor_float_data, kFixed32};
+    case DType::f64:
+      return TypedField{field::tensor_double_data, kFixed64};
+    case DType::i64:
+      return TypedField{field::tensor_int64_data, kVarint};
     case DType::u32:
     case DType::u64:
       return TypedField{field::tensor_uint64_data, kVarint};
     case DType::string:
     case DType::undefined:
       return std::nullopt;
-    default: return TypedField{field::tensor_int32_data, kVarint};
+    default:
+      return TypedField{field::tensor_int32_data, kVarint};
   }
 }
 
@@ -45,9 +49,14 @@ void read_external_entry(std::string_view message, TensorRecord& tensor, Walk& w
   auto entry = message_of(message);
   while (walk.next(entry)) {
     switch (entry.tag_and_type()) {
-      case key(field::entry_key, kBytes): name = text_of(entry.get_view()); break;
-      case key(field::entry_value, kBytes): value = text_of(entry.get_view()); break;
-      default: entry.skip();
+      case key(field::entry_key, kBytes):
+        name = text_of(entry.get_view());
+        break;
+      case key(field::entry_value, kBytes):
+        value = text_of(entry.get_view());
+        break;
+      default:
+        entry.skip();
     }
   }
   if (name == "location") tensor.location = value;
@@ -75,9 +84,10 @@ void append_elements(protozero::pbf_reader& message, TypedField typed, const Ten
   const size_t width = dtype_bytes(tensor.dtype);
   auto append = [&](uint64_t value) {
     if (elements.size() + width > kMaxLooseBytes) {
-      walk.fail(tensor.name, fmt::format("more than {} bytes of elements that are not in one packed field; write the tensor "
-                                         "as raw_data or packed",
-                                         kMaxLooseBytes));
+      walk.fail(tensor.name,
+                fmt::format("more than {} bytes of elements that are not in one packed field; write the tensor "
+                            "as raw_data or packed",
+                            kMaxLooseBytes));
     }
     elements.resize(elements.size() + width);
     store_element(value, tensor.dtype, elements.data() + elements.size() - width);
@@ -140,21 +150,30 @@ TensorRecord read_tensor(std::string_view bytes, const std::string& fallback_nam
   auto range_of = [&](protozero::data_view view) { return ByteRange{walk.offset_of(view.data()), view.size()}; };
   while (walk.next(message)) {
     switch (message.tag_and_type()) {
-      case key(field::tensor_dims, kVarint): tensor.dims.push_back(message.get_int64()); break;
+      case key(field::tensor_dims, kVarint):
+        tensor.dims.push_back(message.get_int64());
+        break;
       case key(field::tensor_dims, kBytes):
         for (int64_t dim : message.get_packed_int64()) tensor.dims.push_back(dim);
         break;
-      case key(field::tensor_data_type, kVarint): tensor.stated_dtype = message.get_int32(); break;
-      case key(field::tensor_name, kBytes): 
+      case key(field::tensor_data_type, kVarint):
+        tensor.stated_dtype = message.get_int32();
+        break;
+      case key(field::tensor_name, kBytes):
         tensor.name_view = text_of(message.get_view());
         tensor.name = tensor.name_view;
         break;
-      case key(field::tensor_raw_data, kBytes): raw = range_of(message.get_view()); break;
-      case key(field::tensor_data_location, kVarint): tensor.external = message.get_int32() == 1; break;
+      case key(field::tensor_raw_data, kBytes):
+        raw = range_of(message.get_view());
+        break;
+      case key(field::tensor_data_location, kVarint):
+        tensor.external = message.get_int32() == 1;
+        break;
       case key(field::tensor_external_data, kBytes):
         read_external_entry(text_of(message.get_view()), tensor, walk);
         break;
-      case key(field::tensor_segment, kBytes): walk.fail(tensor.name, "segmented tensors are not supported");
+      case key(field::tensor_segment, kBytes):
+        walk.fail(tensor.name, "segmented tensors are not supported");
       case key(field::tensor_float_data, kBytes):
       case key(field::tensor_int32_data, kBytes):
       case key(field::tensor_int64_data, kBytes):
@@ -173,7 +192,8 @@ TensorRecord read_tensor(std::string_view bytes, const std::string& fallback_nam
         ++sightings[message.tag()].single_elements;
         message.skip();
         break;
-      default: message.skip();
+      default:
+        message.skip();
     }
   }
   walk.at = bytes.data();

@@ -23,9 +23,9 @@ struct ByteRange {
 
 struct TensorRecord {
   std::string name;
-  std::string_view name_view;         // the same, in the file; empty when the file gives none
-  int32_t stated_dtype = 0;           // as in the file
-  DType dtype = DType::undefined;     // undefined when this runtime doesn't hold the stated one
+  std::string_view name_view;      // the same, in the file; empty when the file gives none
+  int32_t stated_dtype = 0;        // as in the file
+  DType dtype = DType::undefined;  // undefined when this runtime doesn't hold the stated one
   Shape dims;
   std::optional<ByteRange> inline_range;  // raw_data, or one packed typed field
   Encoding encoding = Encoding::raw;

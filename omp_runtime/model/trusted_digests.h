@@ -7,8 +7,9 @@
 
 namespace ompipe::model {
 
-// Reads the list at `path` and writes digests and slice hashes into the payloads of the same file and range. An entry wins over
-// the model's own checksum; entries and payloads without a counterpart are noted. Errors: environment, bad_model (the list).
+// Reads the list at `path` and writes digests and slice hashes into the payloads of the same file and range. An entry
+// wins over the model's own checksum; entries and payloads without a counterpart are noted. Errors: environment,
+// bad_model (the list).
 Status apply_trusted_digests(const std::string& path, ModelGraph& graph);
 
 }  // namespace ompipe::model

@@ -16,7 +16,7 @@ struct ReadFailure {
 };
 
 struct Walk {
-  std::string_view bytes;  // the mapped file
+  std::string_view bytes;    // the mapped file
   const char* at = nullptr;  // where the field that is being read begins
   const std::string& path;
 

@@ -30,40 +30,41 @@ struct ConstantTensor {
 
 // What a value is, beside the output of a node.
 enum class ValueSource : uint8_t {
-  node,            // computed
-  graph_input,     // fed by the caller
-  overridable,     // an initializer that is also a graph input: the caller may feed it; never prepared, never persisted
-  initializer,     // constant bytes in a payload (initializers, tensors in Constant nodes)
-  constant,        // small and already known (folded, or read inline); `constant` below is set
+  node,         // computed
+  graph_input,  // fed by the caller
+  overridable,  // an initializer that is also a graph input: the caller may feed it; never prepared, never persisted
+  initializer,  // constant bytes in a payload (initializers, tensors in Constant nodes)
+  constant,     // small and already known (folded, or read inline); `constant` below is set
 };
 
 struct Value {
   std::string name;
   ValueSource source = ValueSource::node;
-  DType dtype = DType::undefined;        // undefined: not inferred
-  SymbolicShape shape;                   // valid when has_shape
+  DType dtype = DType::undefined;  // undefined: not inferred
+  SymbolicShape shape;             // valid when has_shape
   bool has_shape = false;
-  PayloadId payload = kNone;             // initializer, overridable
-  int32_t constant = kNone;              // index into ResolvedModel::constants
+  PayloadId payload = kNone;  // initializer, overridable
+  int32_t constant = kNone;   // index into ResolvedModel::constants
   NodeId producer = kNone;
 };
 
 struct Attribute;
-using AttributeValue = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, ConstantTensor>;
+using AttributeValue =
+    std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, ConstantTensor>;
 struct Attribute {
   std::string name;
   AttributeValue value;
 };
 
 struct Node {
-  std::string name;      // as in the model; "<op>_<index>" when it has none
+  std::string name;  // as in the model; "<op>_<index>" when it has none
   std::string op_type;
-  std::string domain;    // "" is ai.onnx
-  int64_t opset = 0;     // version of the domain that the model imports
+  std::string domain;                    // "" is ai.onnx
+  int64_t opset = 0;                     // version of the domain that the model imports
   std::vector<ValueId> inputs, outputs;  // kNone: absent optional
   std::vector<Attribute> attributes;
-  bool has_subgraph = false;             // If, Loop, Scan: an attribute holds a graph, which is not kept
-  const OpSpec* spec = nullptr;          // static row of the operator; null until resolution has chosen a kernel
+  bool has_subgraph = false;     // If, Loop, Scan: an attribute holds a graph, which is not kept
+  const OpSpec* spec = nullptr;  // static row of the operator; null until resolution has chosen a kernel
 
   OpKind kind() const { return spec ? spec->kind : OpKind::none; }
   int64_t int_attribute(const char* name, int64_t absent) const;

@@ -82,11 +82,12 @@ class ContentsPool {
   size_t block_ = 0, used_ = 0;
 };
 
-// The view that one inference function has of its node. `symbols` is null when all input shapes are numbers: arithmetic on
-// what isn't one then gives unknown. Functions call `fail` with what was found and what was expected.
+// The view that one inference function has of its node. `symbols` is null when all input shapes are numbers: arithmetic
+// on what isn't one then gives unknown. Functions call `fail` with what was found and what was expected.
 class InferContext {
  public:
-  InferContext(TensorFact* facts, SymbolTable* symbols, ContentsPool& pool) : facts_(facts), symbols_(symbols), pool_(pool) {}
+  InferContext(TensorFact* facts, SymbolTable* symbols, ContentsPool& pool)
+      : facts_(facts), symbols_(symbols), pool_(pool) {}
 
   // Runs the node's inference function; false: `reason` says why. The node must have a spec.
   bool run(const Node& node);

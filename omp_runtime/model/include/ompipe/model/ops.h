@@ -12,23 +12,58 @@ namespace ompipe::model {
 enum class OpKind : uint8_t {
   none,
   // com.microsoft and the decoder exports' fused norms
-  mat_mul_nbits, group_query_attention, simplified_layer_norm, skip_simplified_layer_norm, gather_block_quantized,
+  mat_mul_nbits,
+  group_query_attention,
+  simplified_layer_norm,
+  skip_simplified_layer_norm,
+  gather_block_quantized,
   // products
-  mat_mul, gemm,
+  mat_mul,
+  gemm,
   // element-wise, one input
-  cast, sigmoid, sqrt, erf, tanh, relu, neg, gelu,
+  cast,
+  sigmoid,
+  sqrt,
+  erf,
+  tanh,
+  relu,
+  neg,
+  gelu,
   // element-wise, several inputs, broadcast
-  add, sub, mul, div, pow, min, max, equal, where,
+  add,
+  sub,
+  mul,
+  div,
+  pow,
+  min,
+  max,
+  equal,
+  where,
   // along axes
-  softmax, reduce_sum, reduce_mean, layer_norm,
+  softmax,
+  reduce_sum,
+  reduce_mean,
+  layer_norm,
   // shapes and movement
-  identity, shape, reshape, transpose, unsqueeze, squeeze, concat, slice, split, gather, expand,
-  constant_of_shape, range,
+  identity,
+  shape,
+  reshape,
+  transpose,
+  unsqueeze,
+  squeeze,
+  concat,
+  slice,
+  split,
+  gather,
+  expand,
+  constant_of_shape,
+  range,
 };
 
 class InferContext;
 
-// Writes the outputs' dtypes, shapes and, where they can be known, small integer contents; false after InferContext::fail.
+// Writes the outputs' dtypes, shapes and, where they can be known, small integer contents; false after
+// InferContext::fail.
 using InferFunction = bool (*)(InferContext&);
 
 // One operator in a range of versions that share rule and kernel. Adding an operator is a row and a function.
@@ -36,8 +71,8 @@ struct OpSpec {
   std::string_view domain, name;  // "" is ai.onnx
   int64_t min_version, max_version;
   OpKind kind;
-  int min_inputs, max_inputs;     // the first min_inputs must be there; -1: any number
-  int max_outputs;                // -1: any number
+  int min_inputs, max_inputs;  // the first min_inputs must be there; -1: any number
+  int max_outputs;             // -1: any number
   InferFunction infer;
 };
 

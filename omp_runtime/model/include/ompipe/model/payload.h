@@ -30,14 +30,14 @@ enum class AvoidedReason : uint8_t { none, dead, superseded, companion, branch }
 
 // One payload of the model. Identical (file, offset, length) ranges share one payload, so shared bytes are read once.
 struct Payload {
-  std::string name;       // the first tensor that uses it
-  int32_t file = kNone;   // index into ResolvedModel::files
-  uint64_t offset = 0;    // in the file
-  uint64_t length = 0;    // in the file
+  std::string name;      // the first tensor that uses it
+  int32_t file = kNone;  // index into ResolvedModel::files
+  uint64_t offset = 0;   // in the file
+  uint64_t length = 0;   // in the file
   Encoding encoding = Encoding::raw;
   DType dtype = DType::undefined;
   Shape dims;
-  std::string digest;     // "xxh3-128/1M:<32 hex digits>", or empty when the source states none
+  std::string digest;                     // "xxh3-128/1M:<32 hex digits>", or empty when the source states none
   std::vector<std::string> slice_hashes;  // 32 hex digits for each 1 MiB slice, from a trusted list; else empty
 
   uint64_t bytes() const { return uint64_t(element_count(dims)) * dtype_bytes(dtype); }  // decoded

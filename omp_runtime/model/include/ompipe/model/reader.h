@@ -23,13 +23,14 @@ struct ModelGraph {
   std::vector<ConstantTensor> constants;
   std::vector<Value> values;
   std::vector<Node> nodes;
-  std::vector<Port> inputs, outputs;  // initializers that are inputs too are inputs when the IR version lets the caller feed them
+  std::vector<Port> inputs,
+      outputs;  // initializers that are inputs too are inputs when the IR version lets the caller feed them
   std::vector<std::string> notes;
 };
 
 // Opens and walks a model. Every payload's range has been checked against its file; no byte of one has been touched.
-// Errors: environment (missing, unreadable, a directory), bad_model (damaged protobuf, with the offset in the .onnx file; a tensor
-// whose length, range, dims or location is wrong, with tensor, file, range and what was there).
+// Errors: environment (missing, unreadable, a directory), bad_model (damaged protobuf, with the offset in the .onnx
+// file; a tensor whose length, range, dims or location is wrong, with tensor, file, range and what was there).
 Result<ModelGraph> read_model(const std::string& path, const ReadOptions& options);
 
 }  // namespace ompipe::model

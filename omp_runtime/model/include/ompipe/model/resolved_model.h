@@ -21,13 +21,14 @@ namespace ompipe::model {
 // A file that payloads lie in. Opened once; everything later goes through the handle.
 struct SourceFile {
   std::string location;  // as external_data names it, normalised; empty for the .onnx file
-  std::string path;   // as it was named
+  std::string path;      // as it was named
   uint64_t bytes = 0;
-  std::string sha1;   // 40 hex digits of the whole file when the model states them; for `verify`, never an identity
+  std::string sha1;  // 40 hex digits of the whole file when the model states them; for `verify`, never an identity
   std::shared_ptr<const io::FileHandle> handle;
 };
 
-// A graph input or output. An output's value may be a graph input, an initializer or a constant: identities are removed.
+// A graph input or output. An output's value may be a graph input, an initializer or a constant: identities are
+// removed.
 struct Port {
   std::string name;
   ValueId value = kNone;
@@ -38,16 +39,17 @@ struct Port {
 
 struct ModelMetadata {
   std::string path;
-  uint64_t bytes = 0;       // of the .onnx file
+  uint64_t bytes = 0;  // of the .onnx file
   int64_t ir_version = 0;
   std::string producer_name, producer_version, domain, graph_name;
   int64_t model_version = 0;
   std::vector<std::pair<std::string, int64_t>> opsets;  // domain, version; "" is ai.onnx
   std::map<std::string, std::string> properties;        // metadata_props
-  int64_t nodes = 0, initializers = 0;                   // as the file states them, before anything was removed
+  int64_t nodes = 0, initializers = 0;                  // as the file states them, before anything was removed
 };
 
-// The inputs and outputs by which a decoder is recognised, for --prompt and --generate. Indices into inputs() and outputs().
+// The inputs and outputs by which a decoder is recognised, for --prompt and --generate. Indices into inputs() and
+// outputs().
 struct DecoderSignature {
   struct Cache {
     int32_t past_key = kNone, past_value = kNone, present_key = kNone, present_value = kNone;
@@ -55,7 +57,7 @@ struct DecoderSignature {
   int32_t input_ids = kNone, attention_mask = kNone;
   int32_t position_ids = kNone;  // kNone: the model has none
   int32_t logits = kNone;
-  std::vector<Cache> caches;     // by layer
+  std::vector<Cache> caches;  // by layer
   int64_t kv_heads = 0, head_size = 0;
   DType cache_dtype = DType::undefined;
 };
@@ -71,7 +73,7 @@ struct Resolution {
   std::vector<Node> nodes;  // live ones, in topological order
   std::vector<Port> inputs, outputs;
   std::optional<DecoderSignature> decoder;
-  std::vector<std::string> notes;  // what was ignored, for inspect
+  std::vector<std::string> notes;           // what was ignored, for inspect
   std::array<uint64_t, 5> avoided_bytes{};  // by AvoidedReason
   uint64_t resolve_read_bytes = 0;
 };

@@ -1,4 +1,5 @@
-// Turns the graph of a file into a frozen ResolvedModel: what is dead goes, what is known is folded, every node gets its kernel.
+// Turns the graph of a file into a frozen ResolvedModel: what is dead goes, what is known is folded, every node gets
+// its kernel.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +14,15 @@
 
 namespace ompipe::model {
 
-// A builder that freeze() consumes. Not thread-safe. The steps are public so that each can be looked at alone; `resolve` calls them
-// in their only right order.
+// A builder that freeze() consumes. Not thread-safe. The steps are public so that each can be looked at alone;
+// `resolve` calls them in their only right order.
 class Resolver {
  public:
   explicit Resolver(ModelGraph graph);
 
-  // The whole resolution. Errors: bad_model, phase "resolve" (unknown operator with node, domain, name and version; a value that
-  // nothing produces; a cycle; a dtype, rank or shape that an operator does not take), environment (a small constant can't be read).
+  // The whole resolution. Errors: bad_model, phase "resolve" (unknown operator with node, domain, name and version; a
+  // value that nothing produces; a cycle; a dtype, rank or shape that an operator does not take), environment (a small
+  // constant can't be read).
   Status resolve();
 
   Status sort_nodes();            // topological order, the file's where it is one; drops nothing
@@ -31,8 +33,8 @@ class Resolver {
   Status infer_and_fold();        // dtypes, shapes; integer nodes whose results are known become constants
   void build_manifest();          // which payloads are read, and for which node
 
-  // Fails, with bad_model and phase "freeze", unless every node has a kernel, every value that is used has a producer and a type,
-  // every payload that is needed has a descriptor, and the manifest names each of them.
+  // Fails, with bad_model and phase "freeze", unless every node has a kernel, every value that is used has a producer
+  // and a type, every payload that is needed has a descriptor, and the manifest names each of them.
   Result<std::shared_ptr<const ResolvedModel>> freeze() &&;
 
  private:

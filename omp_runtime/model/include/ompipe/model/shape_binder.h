@@ -20,28 +20,27 @@ struct BoundInput {
   const void* contents = nullptr;  // optional: the elements of a small integer input, when shapes may depend on them
 };
 
-// Keeps its storage: a second bind allocates nothing. The model must outlive it. Not thread-safe; one for each invocation slot.
+// Keeps its storage: a second bind allocates nothing. The model must outlive it. Not thread-safe; one for each
+// invocation slot.
 class ShapeBinder {
  public:
   explicit ShapeBinder(const ResolvedModel& model);
 
-  // Computes the shapes of all values. `inputs` has one entry for each of model.inputs(). Errors (usage, phase "bind"): a missing
-  // input, a wrong dtype or rank, a dimension that differs from the model's number or from what another input gave the same symbol,
-  // shapes that an operator refuses. After an error no shape may be asked for.
+  // Computes the shapes of all values. `inputs` has one entry for each of model.inputs(). Errors (usage, phase "bind"):
+  // a missing input, a wrong dtype or rank, a dimension that differs from the model's number or from what another input
+  // gave the same symbol, shapes that an operator refuses. After an error no shape may be asked for.
   Status bind(std::span<const BoundInput> inputs);
 
   // False only where the shape depends on contents that aren't known before the run.
   bool known(ValueId id) const { return known_[size_t(id)] != 0; }
   // The dimensions; the value's shape must be known.
-  std::span<const int64_t> shape(ValueId id) const {
-    return {&dims_[size_t(id) * kMaxRank], facts_[size_t(id)].rank};
-  }
+  std::span<const int64_t> shape(ValueId id) const { return {&dims_[size_t(id) * kMaxRank], facts_[size_t(id)].rank}; }
   int64_t elements(ValueId id) const { return elements_[size_t(id)]; }
   DType dtype(ValueId id) const { return facts_[size_t(id)].dtype; }
   uint64_t bytes(ValueId id) const { return uint64_t(elements(id)) * dtype_bytes(dtype(id)); }
 
-  // Elements of a small integer value when they follow from the shapes (Shape, Gather, Cast...) or constants; else empty. An empty
-  // tensor's contents are empty too. Every Extent is a number.
+  // Elements of a small integer value when they follow from the shapes (Shape, Gather, Cast...) or constants; else
+  // empty. An empty tensor's contents are empty too. Every Extent is a number.
   std::span<const Extent> contents(ValueId id) const;
 
   // The size that the last bind gave a dimension of that name; kNone when no input has it.
@@ -64,7 +63,7 @@ class ShapeBinder {
   ContentsPool fixed_pool_, pool_;  // constants; this bind
   std::vector<TensorFact> facts_;
   std::vector<TensorFact> defaults_;  // by input: what an overridable one is when it is not fed
-  std::vector<int64_t> dims_;       // kMaxRank for each value
+  std::vector<int64_t> dims_;         // kMaxRank for each value
   std::vector<int64_t> elements_;
   std::vector<uint8_t> known_;
   std::vector<Symbol> symbols_;

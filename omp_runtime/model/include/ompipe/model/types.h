@@ -11,8 +11,21 @@ namespace ompipe::model {
 
 // Values of TensorProto.DataType (onnx.proto, "DataType").
 enum class DType : int32_t {
-  undefined = 0, f32 = 1, u8 = 2, i8 = 3, u16 = 4, i16 = 5, i32 = 6, i64 = 7, string = 8, boolean = 9, f16 = 10, f64 = 11,
-  u32 = 12, u64 = 13, bf16 = 16,
+  undefined = 0,
+  f32 = 1,
+  u8 = 2,
+  i8 = 3,
+  u16 = 4,
+  i16 = 5,
+  i32 = 6,
+  i64 = 7,
+  string = 8,
+  boolean = 9,
+  f16 = 10,
+  f64 = 11,
+  u32 = 12,
+  u64 = 13,
+  bf16 = 16,
 };
 
 // Bytes of one element; 0 for strings and types this runtime does not hold.
