@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <thread>
 
+#include "ompipe/io/meter.h"
 #include "splitmix.h"
 
 namespace ompipe::io {
 namespace {
+
+constexpr uint64_t kMaxDelayNs = 50'000;
 
 // FNV-1a, because std::hash may differ from build to build and a seed must not.
 uint64_t hash_of(const std::string& text) {
@@ -28,7 +30,10 @@ FaultyDevice::Draw FaultyDevice::draw(const FileHandle& file, uint64_t offset) {
   }
   uint64_t random = splitmix(splitmix(splitmix(seed_ ^ hash_of(file.path())) ^ offset) ^ attempt);
   if (unit(random) < rates_.delay) {
-    for (uint64_t turns = splitmix(random) % 64 + 1; turns > 0; --turns) std::this_thread::yield();
+    // Not by giving up the processor: on a loaded machine one sched_yield takes tens of milliseconds.
+    const int64_t end_ns = monotonic_ns() + static_cast<int64_t>(splitmix(random) % kMaxDelayNs);
+    while (monotonic_ns() < end_ns) {
+    }
   }
   random = splitmix(random + 1);
   double left = unit(random);

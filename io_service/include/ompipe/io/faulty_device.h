@@ -16,7 +16,7 @@ struct FaultRates {
   double interrupted = 0;  // EINTR
   double io_error = 0;     // EIO
   double early_end = 0;    // 0 bytes; for a mapping EFAULT, as of a file that was truncated
-  double delay = 0;        // gives up the processor up to 64 times first, so that later reads overtake
+  double delay = 0;        // takes up to 50 us longer, so that later reads overtake
 };
 
 // What happens to the n-th call at an offset of a file depends on the seed, the file's path, the offset and n, never on

@@ -1,0 +1,190 @@
+// The I/O service's rates by read path, chunk size, threads and state of the page cache, on one file and in memory.
+//
+//     bench_io --benchmark_filter=cache:cold        all chunks of one file, submitted at once, until the last is
+//     reported bench_io --smoke                              4 MiB instead of 256 MiB, one repetition each
+//
+// The file lies in $TMPDIR (default /tmp), so this measures that file system. Labels carry the digest of what was read.
+#include <benchmark/benchmark.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ompipe/arenas/mutex.h"
+#include "ompipe/io/atomic_file.h"
+#include "ompipe/io/digest.h"
+#include "ompipe/io/io_service.h"
+#include "ompipe/io/memory_device.h"
+#include "ompipe/io/page_cache.h"
+#include "ompipe/io/posix_device.h"
+
+namespace {
+
+using namespace ompipe::io;
+
+class CountingSink final : public CompletionSink {
+ public:
+  void complete(Completion completion) noexcept override {
+    ompipe::MutexLock lock(mutex_);
+    failed_ |= completion.status != ReadStatus::done;
+    mapped_.push_back(std::move(completion.mapped));
+    if (--left_ == 0) finished_.notify_one();
+  }
+  void expect(size_t count) {
+    ompipe::MutexLock lock(mutex_);
+    mapped_.clear();
+    mapped_.reserve(count);
+    left_ = count;
+  }
+  // Whether every read was done.
+  bool wait() {
+    ompipe::MutexLock lock(mutex_);
+    while (left_ > 0) finished_.wait(mutex_);
+    return !failed_;
+  }
+
+ private:
+  ompipe::Mutex mutex_;
+  std::condition_variable_any finished_;
+  size_t left_ OMPIPE_GUARDED_BY(mutex_) = 0;
+  bool failed_ OMPIPE_GUARDED_BY(mutex_) = false;
+  std::vector<MappedBytes> mapped_ OMPIPE_GUARDED_BY(mutex_);
+};
+
+// The file on disk and in memory, and the touched destination that every impl reads into.
+struct Data {
+  explicit Data(uint64_t size)
+      : bytes(size), destination(static_cast<std::byte*>(std::aligned_alloc(size_t{2} << 20, size)), &std::free) {
+    std::vector<std::byte> contents(size);
+    uint64_t word = 1;
+    for (size_t i = 0; i + 8 <= size; i += 8, word = word * 6364136223846793005 + 1442695040888963407) {
+      std::memcpy(contents.data() + i, &word, 8);
+    }
+    expected = digest_of(contents);
+    std::memset(destination.get(), 1, size);
+    const char* folder = std::getenv("TMPDIR");
+    path = std::string(folder ? folder : "/tmp") + "/ompipe_bench_io." + std::to_string(getpid());
+    FileOperations operations;
+    const auto published = publish_bytes(path, contents, operations);
+    OMPIPE_CHECK(published.ok());
+    file = FileHandle::open(path).value();
+    memory_file = memory.add("memory", std::move(contents));
+  }
+  ~Data() { std::filesystem::remove(path); }
+
+  uint64_t bytes;
+  std::unique_ptr<std::byte, decltype(&std::free)> destination;
+  std::string path;
+  Hash128 expected;
+  PosixDevice posix;
+  MemoryDevice memory;
+  std::shared_ptr<const FileHandle> file, memory_file;
+};
+
+struct Variant {
+  const char* impl;
+  ReadMode mode;
+  bool in_memory;
+};
+
+void read_all(IoService& service, CountingSink& sink, Data& data, const Variant& variant, uint64_t chunk) {
+  const uint64_t chunks = (data.bytes + chunk - 1) / chunk;
+  sink.expect(chunks);
+  for (uint64_t id = 0; id < chunks; ++id) {
+    const uint64_t offset = id * chunk, length = std::min(chunk, data.bytes - offset);
+    std::span<std::byte> place;
+    if (variant.mode != ReadMode::mapped) place = {data.destination.get() + offset, length};
+    service.submit({.id = id,
+                    .file = variant.in_memory ? data.memory_file : data.file,
+                    .offset = offset,
+                    .length = length,
+                    .destination = place,
+                    .mode = variant.mode,
+                    .plan_position = id});
+  }
+}
+
+void read(benchmark::State& state, Data& data, Variant variant, uint64_t chunk, uint32_t threads, bool cold) {
+  Device& device = variant.in_memory ? static_cast<Device&>(data.memory) : data.posix;
+  const DeviceCounts before = device.counts();
+  CountingSink sink;
+  IoService service(device, sink, {.threads = threads});
+  for (auto _ : state) {
+    state.PauseTiming();
+    sink.expect(0);  // unmaps what the last iteration mapped
+    if (cold) {
+      const auto dropped = drop_cached_pages(*data.file);
+      if (!dropped) return state.SkipWithError(dropped.error().message().c_str());
+    }
+    state.ResumeTiming();
+    read_all(service, sink, data, variant, chunk);
+    if (!sink.wait()) return state.SkipWithError("a read failed");
+  }
+  const DeviceCounts after = device.counts();
+  const auto rounds = static_cast<double>(state.iterations());
+  state.SetBytesProcessed(static_cast<int64_t>(data.bytes) * state.iterations());
+  state.counters["cpu_s_per_GiB"] =
+      1e-9 * static_cast<double>(service.cpu_ns()) / rounds / (static_cast<double>(data.bytes) / (1 << 30));
+  state.counters["physical_share"] =
+      static_cast<double>(after.physical_bytes - before.physical_bytes) / rounds / static_cast<double>(data.bytes);
+  if (variant.mode != ReadMode::mapped) {
+    const Hash128 digest = digest_of({data.destination.get(), data.bytes});
+    if (digest != data.expected) return state.SkipWithError("wrong bytes");
+    state.SetLabel(format_digest(digest));
+  }
+}
+
+void hash(benchmark::State& state, Data& data) {
+  Hash128 digest;
+  for (auto _ : state) digest = digest_of({data.destination.get(), std::min<uint64_t>(data.bytes, 8 << 20)});
+  state.SetBytesProcessed(static_cast<int64_t>(std::min<uint64_t>(data.bytes, 8 << 20)) * state.iterations());
+  state.SetLabel(format_digest(digest));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bool smoke = false;
+  std::vector<char*> arguments;
+  for (int i = 0; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--smoke") {
+      smoke = true;
+    } else {
+      arguments.push_back(argv[i]);
+    }
+  }
+  int count = static_cast<int>(arguments.size());
+  benchmark::Initialize(&count, arguments.data());
+  if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 2;
+
+  Data data((smoke ? uint64_t{4} : uint64_t{256}) << 20);
+  const Variant variants[] = {{"buffered", ReadMode::buffered, false},
+                              {"direct", ReadMode::direct, false},
+                              {"mapped", ReadMode::mapped, false},
+                              {"memory", ReadMode::buffered, true}};
+  for (const Variant& variant : variants) {
+    for (const uint64_t chunk : {uint64_t{1} << 20, uint64_t{4} << 20}) {
+      for (const uint32_t threads : {1u, 2u, 4u}) {
+        for (const bool cold : {false, true}) {
+          if (variant.in_memory && cold) continue;
+          const std::string name = std::string("read/impl:") + variant.impl + "/chunk:" + std::to_string(chunk) +
+                                   "/threads:" + std::to_string(threads) + "/cache:" + (cold ? "cold" : "warm");
+          auto* const bench = benchmark::RegisterBenchmark(
+              name.c_str(), [=, &data](benchmark::State& state) { read(state, data, variant, chunk, threads, cold); });
+          bench->UseRealTime()->Unit(benchmark::kMillisecond);
+          if (smoke) bench->Iterations(1);
+        }
+      }
+    }
+  }
+  auto* const bench =
+      benchmark::RegisterBenchmark("digest/bytes:8388608", [&](benchmark::State& state) { hash(state, data); });
+  if (smoke) bench->Iterations(1);
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
