@@ -86,13 +86,14 @@ TEST_CASE("bfloat16") {
 }
 
 TEST_CASE("floats to integers truncate and saturate") {
-  const std::vector<float> x = {1.9f, -1.9f, 300, -300, kNaN, kInfinity, -kInfinity, 3e9f};
+  const std::vector<float> x = {1.9f, -1.9f, 300, -300, kNaN, kInfinity, -kInfinity, 3e9f, 0x1p31f, 128, 256};
   constexpr int32_t most = std::numeric_limits<int32_t>::max(), least = std::numeric_limits<int32_t>::min();
   CHECK(convert<int32_t>(ElementType::f32, ElementType::i32, x) ==
-        std::vector<int32_t>{1, -1, 300, -300, 0, most, least, most});
+        std::vector<int32_t>{1, -1, 300, -300, 0, most, least, most, most, 128, 256});
   CHECK(convert<int8_t>(ElementType::f32, ElementType::i8, x) ==
-        std::vector<int8_t>{1, -1, 127, -128, 0, 127, -128, 127});
-  CHECK(convert<uint8_t>(ElementType::f32, ElementType::u8, x) == std::vector<uint8_t>{1, 0, 255, 0, 0, 255, 0, 255});
+        std::vector<int8_t>{1, -1, 127, -128, 0, 127, -128, 127, 127, 127, 127});
+  CHECK(convert<uint8_t>(ElementType::f32, ElementType::u8, x) ==
+        std::vector<uint8_t>{1, 0, 255, 0, 0, 255, 0, 255, 255, 128, 255});
   CHECK(
       convert<int64_t>(ElementType::f64, ElementType::i64, std::vector<double>{1e300, -1e300, 4503599627370497.0}) ==
       std::vector<int64_t>{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min(), 4503599627370497});
