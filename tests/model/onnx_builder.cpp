@@ -75,7 +75,7 @@ void write_port(pbf_writer& graph, uint32_t tag, const PortSpec& port) {
   tensor.add_int32(1, int32_t(port.dtype));
   if (!port.ranked) return;
   if (port.dims.empty()) {
-    tensor.add_message(2, "");  // an empty sub-writer would be rolled back
+    tensor.add_message(2, std::string());  // an empty sub-writer would be rolled back
     return;
   }
   pbf_writer shape(tensor, 2);
