@@ -61,7 +61,7 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(os.listdir(directory) if os.path.exists(directory) else [], [])
 
     def copy_of_tiny(self):
-        copy = self.path("copy")
+        copy = os.path.join(tempfile.mkdtemp(dir=self.directory), "copy")
         shutil.copytree(self.tiny, copy)
         return copy
 
