@@ -92,12 +92,37 @@ Status bind_cache(FrameState& state, const KvBinding& given, Cache& cache) {
   return ok_status();
 }
 
+bool is_fed(const FrameState& state, model::ValueId value) {
+  const auto& ports = state.model().inputs();
+  for (size_t i = 0; i < ports.size(); ++i) {
+    if (ports[i].value == value) return state.bound[i].dtype != DType::undefined;
+  }
+  return false;
+}
+
 Status choose_outputs(FrameState& state, const RuntimeContext& context) {
   std::fill(state.wanted.begin(), state.wanted.end(), uint8_t(context.wanted.empty()));
   for (const std::string& name : context.wanted) {
     const int32_t index = state.model().output_index(name);
     if (index == kNone) return refused(name, "the model has no such output");
     state.wanted[size_t(index)] = 1;
+  }
+  return ok_status();
+}
+
+// Bytes of an initializer belong to the prepared store: they can't leave the runtime as an output.
+Status check_outputs(const FrameState& state) {
+  for (size_t i = 0; i < state.wanted.size(); ++i) {
+    const model::Port& port = state.model().outputs()[i];
+    const model::ValueSource source = state.model().value(port.value).source;
+    const bool fed = source == model::ValueSource::overridable && is_fed(state, port.value);
+    if (!state.wanted[i] || source == model::ValueSource::node || fed) continue;
+    if (source == model::ValueSource::initializer || source == model::ValueSource::overridable) {
+      return Error{.kind = ErrorKind::bad_model,
+                   .phase = "bind",
+                   .subject = port.name,
+                   .reason = "an initializer as an output isn't supported"};
+    }
   }
   return ok_status();
 }
@@ -126,6 +151,7 @@ Status bind_inputs(FrameState& state, const RuntimeContext& context) {
     if (Status status = bind_cache(state, context.caches[i], state.caches[i]); !status) return status;
   }
   if (Status status = choose_outputs(state, context); !status) return status;
+  if (Status status = check_outputs(state); !status) return status;
   if (Status status = state.shapes.bind(state.bound); !status) return status;
   for (size_t i = 0; i < context.caches.size(); ++i) {
     if (Status status = check_cache_uses(state, context.caches[i], state.caches[i]); !status) return status;

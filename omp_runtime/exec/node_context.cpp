@@ -35,7 +35,7 @@ NodeContext::NodeContext(FrameState& state, ActionId action, TileRunner* runner,
       runner_(runner),
       objects_(objects) {}
 
-bool NodeContext::has(int input) const { return input < inputs() && operand(input).kind != Kind::absent; }
+bool NodeContext::has(int input) const { return input >= 0 && input < inputs() && operand(input).kind != Kind::absent; }
 
 const Tensor& NodeContext::in(int input) const {
   const plan::Operand& from = operand(input);
@@ -92,6 +92,7 @@ int64_t NodeContext::known_integer(int input, int64_t index) const {
 }
 
 std::byte* NodeContext::workspace(uint64_t bytes) {
+  if (bytes == 0) return nullptr;
   const uint64_t at = workspace_used_;
   workspace_used_ += align_block(bytes);
   if (measuring()) {

@@ -38,7 +38,7 @@ class NodeContext {
   bool known(int input) const;
   int64_t known_integer(int input, int64_t index) const;
 
-  // The next `bytes` of the node's own workspace, at 64; null while measuring. Contents are arbitrary.
+  // The next `bytes` of the node's own workspace, at 64; null while measuring or for 0 bytes. Contents are arbitrary.
   std::byte* workspace(uint64_t bytes);
   // Runs all tiles of all phases: here when they are little work, else through the runner.
   void run(const kernels::TiledCall& call);
