@@ -45,7 +45,7 @@ Json golden(const std::string& name) {
 
 void read_all(const Plan& plan, const std::vector<ompipe::plan::Read>& reads, std::byte* to) {
   for (const ompipe::plan::Read& read : reads) {
-    const int file = plan.model->files()[size_t(read.file)].file->descriptor();
+    const int file = plan.model->files()[size_t(read.file)].handle->descriptor();
     for (uint64_t done = 0; done < read.length;) {
       const ssize_t got = pread(file, to + read.staging_offset + done, read.length - done, off_t(read.offset + done));
       REQUIRE(got > 0);
@@ -257,12 +257,18 @@ TEST_CASE("tiny-int4: tokens and logits of ONNX Runtime, both accuracy levels") 
 
 TEST_CASE("tiny-int4: every logit of the prompt's last position") {
   for (const int level : {0, 4}) {
-    const std::vector<float> expected = read_npy("tiny-int4-acc" + std::to_string(level) + ".logits0.npy");
+    const std::string name = "tiny-int4-acc" + std::to_string(level);
+    const std::vector<float> expected = read_npy(name + ".logits0.npy");
     const Generated model("tiny-int4", level);
-    std::vector<float> logits = Decoder(model).step(golden("tiny-int4-acc0")["prompt"]);
-    REQUIRE(logits.size() == expected.size());
-    for (size_t i = 0; i < logits.size(); ++i) logits[i] -= expected[i];
-    CHECK(norm_of(logits) <= tolerance_of(level) * norm_of(expected));
+    std::vector<float> difference = Decoder(model).step(golden(name)["prompt"]);
+    REQUIRE(difference.size() == expected.size());
+    const double norm = norm_of(expected);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      difference[i] -= expected[i];
+      REQUIRE(std::abs(double(difference[i])) <= tolerance_of(level) * norm);
+    }
+    // At level 4 roundings that fall the other way spread from layer to layer (docs/decisions/0071).
+    CHECK(norm_of(difference) <= (level == 0 ? 1e-4 : 5e-2) * norm);
   }
 }
 
