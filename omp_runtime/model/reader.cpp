@@ -137,6 +137,8 @@ Result<ModelGraph> read_model(const std::string& path, const ReadOptions& option
   if (!options.digests_path.empty()) {
     const Status applied = apply_trusted_digests(options.digests_path, graph);
     if (!applied) return applied.error();
+  } else {
+    adopt_slice_hashes(graph);
   }
   return graph;
 }

@@ -12,4 +12,8 @@ namespace ompipe::model {
 // bad_model (the list).
 Status apply_trusted_digests(const std::string& path, ModelGraph& graph);
 
+// The list beside the model, if there is one: untrusted, so its slice hashes are taken only where their fold is the
+// digest that the model states. A damaged list becomes a note.
+void adopt_slice_hashes(ModelGraph& graph);
+
 }  // namespace ompipe::model

@@ -69,8 +69,8 @@ TEST_CASE("ranges may be unordered, shared, overlapping and unaligned") {
 TEST_CASE("blanks, non-ASCII letters and folders in paths") {
   TempFolder folder;
   folder.write("mein Modell ä/Gewichte 重み/w 1.bin", std::string(16, 'x'));
-  const auto path = folder.write("mein Modell ä/модель.onnx",
-                                 model_bytes(model_of({external("a", {4}, {{"location", "Gewichte 重み/w 1.bin"}})})));
+  const Tensor tensor = external("a", {4}, {{"location", "Gewichte 重み/w 1.bin"}});
+  const auto path = folder.write("mein Modell ä/модель.onnx", model_bytes(model_of({tensor})));
   auto model = open_model(path, {});
   REQUIRE_MESSAGE(model.ok(), (model.ok() ? "" : model.error().message()));
   CHECK((*model)->files()[1].location == "Gewichte 重み/w 1.bin");

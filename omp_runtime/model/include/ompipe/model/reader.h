@@ -12,7 +12,10 @@
 namespace ompipe::model {
 
 struct ReadOptions {
-  std::string digests_path;  // a trusted list of payload digests; empty: none. It wins over the model's own checksums
+  // A trusted list of payload digests, which wins over the model's own checksums. Empty: none; then a list beside the
+  // model (its name ending in .digests) only adds slice hashes, and only where they fold to the digest that the model
+  // itself states.
+  std::string digests_path;
 };
 
 // A model as its file states it. Nodes stand in the file's order; Constant nodes have become initializers.
