@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "ompipe/io/meter.h"
@@ -21,8 +22,16 @@ IoService::IoService(Device& device, CompletionSink& sink, IoOptions options)
       cpu_ns_(std::make_unique<std::atomic<uint64_t>[]>(slots_)) {
   OMPIPE_CHECK(options_.threads <= kMaxThreads && options_.max_requests > 0);
   threads_.reserve(options_.threads);
-  for (uint32_t thread = 0; thread < options_.threads; ++thread) {
-    threads_.emplace_back([this, thread] { serve(thread); });
+  try {
+    for (uint32_t thread = 0; thread < options_.threads; ++thread) {
+      threads_.emplace_back([this, thread] { serve(thread); });
+    }
+  } catch (const std::system_error& error) {
+    started_ = Error{.phase = "start",
+                     .subject = "I/O threads",
+                     .reason = "started " + std::to_string(threads_.size()) + " of " + std::to_string(options_.threads),
+                     .errno_value = error.code().value()};
+    close();
   }
 }
 
@@ -129,6 +138,8 @@ void IoService::wake_one_for_work() {
 }
 
 void IoService::perform(RequestSlot& slot, uint32_t thread) {
+  const bool own_thread = options_.threads > 0;
+  const int64_t cpu_before_ns = own_thread ? 0 : thread_cpu_ns();
   Completion completion = read_whole(device_, slot.request, slot.cancelled);
   completion.thread = thread;
   ReadRequest request;
@@ -140,6 +151,14 @@ void IoService::perform(RequestSlot& slot, uint32_t thread) {
     request = table_->erase(slot);
   }
   request = {};
+  // Before the report, so that whoever has all reports has all of the time; waking up is in it for a thread of the
+  // service.
+  const auto cpu_ns = static_cast<uint64_t>(thread_cpu_ns() - cpu_before_ns);
+  if (own_thread) {
+    cpu_ns_[thread].store(cpu_ns, std::memory_order_relaxed);
+  } else {
+    cpu_ns_[thread].fetch_add(cpu_ns, std::memory_order_relaxed);
+  }
   sink_.complete(std::move(completion));
 }
 
@@ -157,13 +176,11 @@ void IoService::serve(uint32_t thread) {
       wake_one_for_work();
     }
     perform(*slot, thread);
-    cpu_ns_[thread].store(static_cast<uint64_t>(thread_cpu_ns()), std::memory_order_relaxed);
   }
 }
 
 bool IoService::run_one() {
   OMPIPE_CHECK(options_.threads == 0, "the service has threads of its own");
-  const int64_t start_ns = thread_cpu_ns();
   RequestSlot* slot;
   {
     MutexLock lock(mutex_);
@@ -171,7 +188,6 @@ bool IoService::run_one() {
   }
   if (slot == nullptr) return false;
   perform(*slot, 0);
-  cpu_ns_[0].fetch_add(static_cast<uint64_t>(thread_cpu_ns() - start_ns), std::memory_order_relaxed);
   return true;
 }
 

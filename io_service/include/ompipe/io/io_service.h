@@ -103,7 +103,8 @@ struct RequestSlot;
 // at its first unaligned direct read. All functions may be called from any thread.
 class IoService {
  public:
-  // `device` and `sink` outlive the service.
+  // `device` and `sink` outlive the service. If the system refuses a thread, the service is closed at once: see
+  // status().
   IoService(Device& device, CompletionSink& sink, IoOptions options);
   // Closes.
   ~IoService();
@@ -127,8 +128,11 @@ class IoService {
   // reported. By one thread only; a second call does nothing.
   void close();
 
+  // Whether every thread could be started; else environment, with errno.
+  const Status& status() const { return started_; }
+
   IoUsage usage() const;
-  uint64_t cpu_ns() const;  // of the I/O threads, or of run_one()
+  uint64_t cpu_ns() const;  // of the I/O threads, or of run_one(); complete for what is reported
   uint32_t slots() const { return slots_; }
 
  private:
@@ -151,7 +155,8 @@ class IoService {
   uint32_t idle_threads_ OMPIPE_GUARDED_BY(mutex_) = 0;
   bool closed_ OMPIPE_GUARDED_BY(mutex_) = false;
 
-  std::unique_ptr<std::atomic<uint64_t>[]> cpu_ns_;  // one a slot, written by its thread
+  const std::unique_ptr<std::atomic<uint64_t>[]> cpu_ns_;  // one a slot, written by its thread
+  Status started_ = ok_status();                           // written by the constructor only
   std::vector<std::thread> threads_;
 };
 
