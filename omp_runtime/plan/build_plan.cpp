@@ -204,12 +204,37 @@ class Builder {
       operand.offset = place.offset;
       segment_objects_.insert(place.object);
     }
-    plan_->segments.push_back(
-        {segment_name_, segment_begin_, end, std::vector<ObjectId>(segment_objects_.begin(), segment_objects_.end())});
+    plan_->segments.push_back({segment_name_, segment_begin_, end,
+                               std::vector<ObjectId>(segment_objects_.begin(), segment_objects_.end()),
+                               row_accesses(end)});
     segment_begin_ = end;
     segment_objects_.clear();
     smalls_.clear();
     return ok_status();
+  }
+
+  // Tables that one action of the segment under way gathers rows from, by a graph input.
+  std::vector<RowAccess> row_accesses(ActionId end) const {
+    std::map<ObjectId, int> uses;
+    std::vector<RowAccess> found;
+    for (ActionId a = segment_begin_; a < end; ++a) {
+      const Action& action = plan_->actions[size_t(a)];
+      const model::Node& node = model_.node(action.node);
+      const bool gathers =
+          (node.kind() == model::OpKind::gather && node.int_attribute("axis", 0) == 0) ||
+          (node.kind() == model::OpKind::gather_block_quantized && node.int_attribute("gather_axis", 0) == 0);
+      for (size_t i = 0; i < action.inputs.size(); ++i) {
+        const Operand& operand = action.inputs[i];
+        if (operand.kind != Operand::Kind::source && operand.kind != Operand::Kind::overridable) continue;
+        ++uses[operand.index];
+        const bool named = gathers && model_.value(node.inputs[1]).source == model::ValueSource::graph_input;
+        if (named && operand.kind == Operand::Kind::source && plan_->objects[size_t(operand.index)].row_addressable) {
+          found.push_back({operand.index, node.inputs[1]});
+        }
+      }
+    }
+    std::erase_if(found, [&](const RowAccess& access) { return uses[access.object] > 1; });
+    return found;
   }
 
   void finish_uses() {

@@ -90,11 +90,18 @@ struct Action {
   std::vector<Operand> inputs;  // as many as the node has
 };
 
+// A requirement of which a segment looks at some rows only, which one graph input names: the recipe `rows`.
+struct RowAccess {
+  ObjectId object = kNone;                // row-addressable, used by one action of the segment
+  model::ValueId indices = model::kNone;  // a graph input, int32 or int64
+};
+
 // A range of actions that runs as one task, once all its requirements are resident.
 struct Segment {
   std::string name;
   ActionId begin = 0, end = 0;
   std::vector<ObjectId> requirements;  // ascending, no repeats
+  std::vector<RowAccess> rows;         // for requirements that have that recipe
 };
 
 // A value's life over the action sequence, for the frame's memory plan.
