@@ -20,7 +20,6 @@ bool group_query_attention(InferContext& context) {
   if (heads <= 0 || kv_heads <= 0 || heads % kv_heads != 0) {
     return context.fail(fmt::format("num_heads {} is not a multiple of kv_num_heads {}", heads, kv_heads));
   }
-  if (node.float_attribute("softcap", 0) != 0) return context.fail("softcap is not supported");
   for (int unsupported : {kPositions, kBias, kSink}) {
     if (context.has(unsupported)) return context.fail(fmt::format("input {} is not supported", int(unsupported)));
   }

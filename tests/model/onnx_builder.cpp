@@ -105,6 +105,7 @@ TempFolder::~TempFolder() {
 std::string TempFolder::write(std::string_view name, std::string_view bytes) const {
   const std::string place = path(name);
   std::filesystem::create_directories(std::filesystem::path(place).parent_path());
+  std::filesystem::remove(place);  // a new file: ext4 writes a truncated one back at once, which costs milliseconds
   std::ofstream(place, std::ios::binary) << bytes;
   return place;
 }
