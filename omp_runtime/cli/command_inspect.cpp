@@ -5,6 +5,10 @@
 
 #include "ompipe/cli/commands.h"
 #include "ompipe/model/resolver.h"
+#include "ompipe/plan/plan.h"
+#include "ompipe/plan/print.h"
+#include "ompipe/session/accounting.h"
+#include "run_driver.h"
 
 namespace ompipe::cli {
 
@@ -107,23 +111,87 @@ std::string manifest_text(const model::ResolvedModel& model) {
   return text;
 }
 
+Error exclude(const char* option, const char* other) {
+  return {.kind = ErrorKind::usage,
+          .phase = "command line",
+          .subject = option,
+          .reason = std::string("and ") + other + " exclude each other"};
+}
+
+Result<std::shared_ptr<const plan::PreparedExecutionPlan>> build(
+    const std::shared_ptr<const model::ResolvedModel>& model, const session::SessionOptions& session) {
+  plan::PlanOptions options;
+  options.chunk_bytes = session.chunk_bytes;
+  options.isa = session.isa.value_or(kernels::best_isa());
+  return plan::build_plan(model, options);
+}
+
+// The bytes of a first run with these choices. A decoder without a prompt is asked for one token; nothing, where other
+// inputs have dimensions that nobody gave.
+Result<std::optional<session::Accounting>> predict(const std::shared_ptr<const plan::PreparedExecutionPlan>& plan,
+                                                   const RunChoices& choices) {
+  RunCommand run;
+  run.choices = choices;
+  run.fill.mode = FillMode::zeros;
+  const bool shaped = !choices.dims.empty() || !choices.prompt.empty() || choices.prompt_length;
+  if (plan->model->decoder() && !shaped) run.choices.prompt_length = 1;
+  const Result<InvocationMaker> maker = InvocationMaker::make(plan->model, run);
+  if (!maker && !shaped) return std::optional<session::Accounting>();
+  if (!maker) return maker.error();
+  const Result<std::unique_ptr<Invocation>> invocation = maker->invocation();
+  if (!invocation) return invocation.error();
+  (*invocation)->begin_step();
+  Result<session::Accounting> accounting = session::predict_accounting(plan, (*invocation)->context, choices.runtime,
+                                                                       choices.session, prepares_all(choices, *plan));
+  if (!accounting) return accounting.error();
+  return std::optional(*std::move(accounting));
+}
+
+Status print_plan(const std::shared_ptr<const plan::PreparedExecutionPlan>& plan, const RunChoices& choices) {
+  std::fputs(plan::plan_table(*plan).c_str(), stdout);
+  const Result<std::optional<session::Accounting>> accounting = predict(plan, choices);
+  if (!accounting) return accounting.error();
+  std::fputs(*accounting ? ("\n" + session::accounting_table(*plan, **accounting)).c_str()
+                         : "\npredicted memory: give --dim NAME=N for the dimensions of the inputs\n",
+             stdout);
+  return ok_status();
+}
+
+Status print_json(const InspectCommand& command, const model::ResolvedModel& model,
+                  const std::shared_ptr<const plan::PreparedExecutionPlan>& plan) {
+  Json json = summary_json(model);
+  if (command.manifest) json["manifest"] = manifest_json(model);
+  if (command.plan) {
+    json["plan"] = Json::parse(plan::plan_json(*plan));
+    const Result<std::optional<session::Accounting>> accounting = predict(plan, command.choices);
+    if (!accounting) return accounting.error();
+    if (*accounting) json["accounting"] = Json::parse(session::accounting_json(*plan, **accounting));
+  }
+  std::fputs((json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n").c_str(), stdout);
+  return ok_status();
+}
+
 }  // namespace
 
 Status run_inspect(const InspectCommand& command) {
-  if (command.plan || command.dot) {
-    return Error{.kind = ErrorKind::usage, .phase = "command line", .subject = "--plan", .reason = "not built yet"};
-  }
+  if (command.dot && command.output.json) return exclude("--dot", "--json");
+  if (command.dot && command.plan) return exclude("--dot", "--plan");
   const auto model = model::open_model(command.model, {.digests_path = command.choices.session.digests_path});
   if (!model) return model.error();
-  if (command.output.json) {
-    Json json = summary_json(**model);
-    if (command.manifest) json["manifest"] = manifest_json(**model);
-    std::fputs((json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n").c_str(), stdout);
+  std::shared_ptr<const plan::PreparedExecutionPlan> plan;
+  if (command.plan || command.dot) {
+    auto built = build(*model, command.choices.session);
+    if (!built) return built.error();
+    plan = *std::move(built);
+  }
+  if (command.dot) {
+    std::fputs(plan::plan_dot(*plan).c_str(), stdout);
     return ok_status();
   }
+  if (command.output.json) return print_json(command, **model, plan);
   if (!command.output.quiet) std::fputs(summary_text(**model).c_str(), stdout);
   if (command.manifest) std::fputs(manifest_text(**model).c_str(), stdout);
-  return ok_status();
+  return command.plan ? print_plan(plan, command.choices) : ok_status();
 }
 
 }  // namespace ompipe::cli

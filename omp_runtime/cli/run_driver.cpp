@@ -10,17 +10,12 @@ namespace ompipe::cli {
 using session::ExecutionHandle;
 using session::Milestone;
 
-namespace {
-
-// A preparation of everything at once is for a session that nothing limits; else look-ahead decides what comes when.
-bool prepares_all(const RunCommand& command, const plan::PreparedExecutionPlan& plan) {
-  const session::MemoryLimits& limits = command.choices.runtime.limits;
-  const session::LookAhead& look_ahead = command.choices.session.look_ahead;
+bool prepares_all(const RunChoices& choices, const plan::PreparedExecutionPlan& plan) {
+  const session::MemoryLimits& limits = choices.runtime.limits;
+  const session::LookAhead& look_ahead = choices.session.look_ahead;
   return limits.global_bytes == session::kUnlimited && limits.prepared_bytes >= plan.packed_bytes &&
          !look_ahead.segments && !look_ahead.bytes;
 }
-
-}  // namespace
 
 RunDriver::RunDriver(const RunCommand& command) : command_(command), progress_(command.output.quiet) {}
 
@@ -58,7 +53,7 @@ Status RunDriver::prepare() {
     case session::Mode::on_demand:
       return ok_status();
     case session::Mode::streaming:
-      if (prepares_all(command_, session_->plan())) preparation_ = session_->PrepareAsync();
+      if (prepares_all(command_.choices, session_->plan())) preparation_ = session_->PrepareAsync();
       return ok_status();
     case session::Mode::eager:
       break;

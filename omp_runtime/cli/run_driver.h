@@ -18,6 +18,10 @@
 
 namespace ompipe::cli {
 
+// Whether a streaming run prepares everything from the start: in a session that nothing limits. Else look-ahead decides
+// what comes when.
+bool prepares_all(const RunChoices& choices, const plan::PreparedExecutionPlan& plan);
+
 // What the invocations of a run gave.
 struct RunResults {
   std::vector<trace::RunRecord> records;  // in the order of their end
