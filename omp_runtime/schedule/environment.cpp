@@ -18,6 +18,17 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
+// As libomp reads a number: blanks and leading zeros don't count. It has no call that tells these settings.
+bool is_zero(const char* name) {
+  const std::string value = variable(name);
+  char* end = nullptr;
+  return std::strtol(value.c_str(), &end, 10) == 0 && end != value.c_str();
+}
+
+#ifdef __clang__
+constexpr int kSerialLibrary = 1;  // enum library_type in libomp's kmp.h
+#endif
+
 Error refusal(const char* name, const std::string& needed) {
   const std::string value = variable(name);
   return Error{ErrorKind::environment, "environment", name,
@@ -39,10 +50,11 @@ Status check_environment(int threads, int io_threads) {
                    fmt::format("at least {} ({} compute threads and one coordinator)", threads + 1, threads));
   }
   if (omp_get_max_active_levels() < 1) return refusal("OMP_MAX_ACTIVE_LEVELS", "at least 1");
-  if (variable("KMP_LIBRARY") == "serial") return refusal("KMP_LIBRARY", "throughput or turnaround, or unset");
-  if (variable("KMP_TASKING") == "0") return refusal("KMP_TASKING", "1 to 3, or unset");
-  const std::string use_yield = variable("KMP_USE_YIELD");
-  if (use_yield == "0" && threads + 1 + io_threads > usable_cores()) {
+#ifdef __clang__
+  if (kmp_get_library() == kSerialLibrary) return refusal("KMP_LIBRARY", "throughput or turnaround, or unset");
+#endif
+  if (is_zero("KMP_TASKING")) return refusal("KMP_TASKING", "1 or 2, or unset");
+  if (is_zero("KMP_USE_YIELD") && threads + 1 + io_threads > usable_cores()) {
     return refusal("KMP_USE_YIELD", fmt::format("1 or 2, or unset, while {} threads share {} cores",
                                                 threads + 1 + io_threads, usable_cores()));
   }

@@ -37,8 +37,9 @@ void Ledger::started(TaskClass task_class) {
 }
 
 bool Ledger::promote(std::atomic<uint8_t>& class_word) {
-  critical_.fetch_add(1);
   uint8_t expected = uint8_t(TaskClass::speculative);
+  if (class_word.load() != expected) return false;
+  critical_.fetch_add(1);
   if (class_word.compare_exchange_strong(expected, uint8_t(TaskClass::critical))) {
     speculative_.fetch_sub(1);
     return true;
@@ -69,6 +70,10 @@ void Ledger::park(const std::atomic<bool>& stopped) {
   } else {
     parked_.sleep(epoch);
   }
+}
+
+void Ledger::pass_on() {
+  if (dispatchable() > searching_.load()) parked_.wake(1);
 }
 
 void Ledger::wake_all() { parked_.wake(INT_MAX); }

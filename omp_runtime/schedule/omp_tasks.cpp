@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 #include <omp.h>
+#include <sched.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <string>
 #include <vector>
@@ -27,6 +30,26 @@ constexpr bool kOwnParking = true;
 #else
 constexpr bool kOwnParking = false;
 #endif
+
+// How long the probe task may take to start. Nothing but a refusal depends on it.
+constexpr std::chrono::seconds kProbeLimit{20};
+
+constexpr const char* kSliced = "sched_setattr";
+
+// Puts the calling thread's CPU mask back: libomp lends the same threads to other regions, also to those of the host.
+class KeptMask {
+ public:
+  KeptMask() : known_(sched_getaffinity(0, sizeof mask_, &mask_) == 0) {}
+  ~KeptMask() {
+    if (known_) sched_setaffinity(0, sizeof mask_, &mask_);
+  }
+  KeptMask(const KeptMask&) = delete;
+  KeptMask& operator=(const KeptMask&) = delete;
+
+ private:
+  cpu_set_t mask_;
+  const bool known_;
+};
 
 class OmpTasks;
 
@@ -55,7 +78,7 @@ class OmpTasks : public Scheduler {
       : director_(director),
         threads_(options.threads),
         io_threads_(options.io_threads),
-        tiles_(ledger_, options.threads) {
+        tiles_(ledger_, kOwnParking ? options.threads : 1) {
     for (int i = 0; i < kMaxLoadTokens; ++i) loads_[size_t(i)].owner = this, loads_[size_t(i)].token = i;
     for (PublishTask& task : publishes_) task.owner = this;
     for (int i = 0; i < kMaxSlots; ++i) slots_[size_t(i)] = {this, i};
@@ -63,19 +86,19 @@ class OmpTasks : public Scheduler {
   ~OmpTasks() override {
     if (!opened_) return;
     post(Message{.kind = Message::stop});
-    closed_.get_future().wait();
+    closed_.wait();
   }
 
   Status open() {
     std::promise<Status> opened;
-    run_on_root_thread([&] { region(opened); });
+    closed_ = run_on_root_thread([&] { region(opened); });
     Status status = opened.get_future().get();
     opened_ = status.ok();
-    if (!opened_) closed_.get_future().wait();
+    if (!opened_) closed_.wait();
     return status;
   }
 
-  Capabilities capabilities() const override { return {"omp-tasks", true, false, kOwnParking}; }
+  Capabilities capabilities() const override { return {"omp-tasks", true, false, kOwnParking, max_tasks()}; }
   int threads() const override { return threads_; }
   Counters counters() const override {
     return {tasks_.load(), segments_.load(),           promotions_.load(),
@@ -111,11 +134,21 @@ class OmpTasks : public Scheduler {
     const int index_;
   };
 
+  // Each thread may have reported one task that libgomp still counts.
+  int max_tasks() const {
+    return kOwnParking ? kMaxTasks : std::min(kMaxTasks, (kLibgompTasksPerThread - 1) * (threads_ + 1));
+  }
+  void created(int tasks) {
+    tasks_ += uint64_t(tasks);
+    outstanding_ += tasks;
+    OMPIPE_CHECK(outstanding_ <= max_tasks(), "more tasks than the team can hold");
+  }
   void region(std::promise<Status>& opened);
   Status probe(int team);
   void coordinate();
   void compute(int index);
   void body_started(TaskClass task_class);
+  void tell_withheld();
   void serve(const Message& message);
 
   Director& director_;
@@ -125,12 +158,12 @@ class OmpTasks : public Scheduler {
   Ledger ledger_;
   TileSharing tiles_;
   SegmentChains chains_;
-  int outstanding_ = 0;  // loads and segments created and not reported, publish gates not fulfilled
+  int outstanding_ = 0;  // tasks created whose end has not been reported; publish gates end when they are fulfilled
   std::atomic<bool> stopped_{false};
-  std::atomic<int> probe_thread_{-1};
+  std::promise<int> probe_thread_;
   std::atomic<const char*> slice_{"none"};
   std::atomic<uint64_t> tasks_{0}, segments_{0}, promotions_{0}, gates_{0}, ran_on_coordinator_{0};
-  std::promise<void> closed_;
+  std::future<void> closed_;
   std::array<LoadTask, kMaxLoadTokens> loads_;
   std::array<PublishTask, kMaxPublishTokens> publishes_;
   std::array<SlotTask, kMaxSlots> slots_;
@@ -146,15 +179,19 @@ class OmpTasks : public Scheduler {
 // can't follow.
 #define OMPIPE_CREATES_TASKS __attribute__((noinline, no_sanitize("thread")))
 
+// States intent: a runtime honours it only with OMP_MAX_TASK_PRIORITY set, which costs libomp more than it gives. Gates
+// decide the order.
+constexpr int kPrepackPriority = 1, kCriticalPriority = 2;
+
 OMPIPE_CREATES_TASKS omp_event_handle_t create_gate(OmpTasks* owner, [[maybe_unused]] char* address) {
   omp_event_handle_t gate{};
-#pragma omp task untied detach(gate) depend(out : *address) firstprivate(owner)
+#pragma omp task untied detach(gate) depend(out : *address) firstprivate(owner) priority(kCriticalPriority)
   owner->run_gate();
   return gate;
 }
 
 OMPIPE_CREATES_TASKS void create_prepack(LoadTask* task, [[maybe_unused]] char* address) {
-#pragma omp task untied depend(in : *address) firstprivate(task)
+#pragma omp task untied depend(in : *address) firstprivate(task) priority(kPrepackPriority)
   task->owner->run_prepack(*task);
 }
 
@@ -162,7 +199,7 @@ OMPIPE_CREATES_TASKS void create_segment_task(SlotTask* task, [[maybe_unused]] c
                                               [[maybe_unused]] const PublishToken* named, [[maybe_unused]] int count,
                                               [[maybe_unused]] char* chained) {
 #pragma omp task untied depend(iterator(int i = 0 : count), in : published[named[i]]) depend(inout : *chained) \
-    firstprivate(task)
+    firstprivate(task) priority(kCriticalPriority)
   task->owner->run_segment(*task);
 }
 
@@ -176,8 +213,7 @@ void OmpTasks::create_load(LoadToken load) {
   task.word.store(kWordClosed);
   task.gate = create_gate(this, &loaded[size_t(load)]);
   create_prepack(&task, &loaded[size_t(load)]);
-  tasks_ += 2;
-  ++outstanding_;
+  created(2);
 }
 
 void OmpTasks::open_load(LoadToken load, TaskClass task_class) {
@@ -189,13 +225,16 @@ void OmpTasks::open_load(LoadToken load, TaskClass task_class) {
 }
 
 void OmpTasks::promote_load(LoadToken load) {
-  if (ledger_.promote(loads_[size_t(load)].word)) ++promotions_;
+  if (ledger_.promote(loads_[size_t(load)].word)) {
+    ++promotions_;
+  } else {
+    tell_withheld();
+  }
 }
 
 void OmpTasks::create_publish(PublishToken token) {
   publishes_[size_t(token)].gate = create_gate(this, &published[size_t(token)]);
-  ++tasks_;
-  ++outstanding_;
+  created(1);
 }
 
 void OmpTasks::publish(PublishToken token) {
@@ -208,9 +247,8 @@ void OmpTasks::publish(PublishToken token) {
 void OmpTasks::create_segment(SlotToken slot, std::span<const PublishToken> named) {
   const bool ready = chains_.create(slot, named);
   create_segment_task(&slots_[size_t(slot)], published.data(), named.data(), int(named.size()), &chained[size_t(slot)]);
-  ++tasks_;
   ++segments_;
-  ++outstanding_;
+  created(1);
   if (ready) ledger_.add(TaskClass::critical);
 }
 
@@ -219,11 +257,17 @@ void OmpTasks::body_started(TaskClass task_class) {
   if (searching) searching = false, ledger_.end_search();
   ledger_.started(task_class);
   if (omp_get_thread_num() == 0) ++ran_on_coordinator_;
+  tell_withheld();
+}
+
+void OmpTasks::tell_withheld() {
   if (ledger_.take_withheld()) post(Message{.kind = Message::room_for_speculation});
 }
 
 void OmpTasks::run_prepack(LoadTask& task) {
-  body_started(TaskClass(task.word.exchange(kWordStarted)));
+  const uint8_t found = task.word.exchange(kWordStarted);
+  OMPIPE_CHECK(found <= uint8_t(TaskClass::critical), "a prepack ran before its gate had been opened");
+  body_started(TaskClass(found));
   TeamWorker worker(*this, std::max(0, omp_get_thread_num() - 1));
   const LoadToken token = task.token;
   director_.prepack(token, worker);
@@ -246,8 +290,7 @@ void OmpTasks::run_gate() {
 void OmpTasks::run_probe() {
   if (searching) searching = false, ledger_.end_search();
   ledger_.started(TaskClass::critical);
-  probe_thread_.store(omp_get_thread_num());
-  probe_thread_.notify_one();
+  probe_thread_.set_value(omp_get_thread_num());
 }
 
 // One task before any other shows who runs bodies.
@@ -256,13 +299,18 @@ Status OmpTasks::probe(int team) {
     return Error{
         ErrorKind::environment, "environment", "OpenMP team",
         fmt::format(
-            "the team has {} threads; needed: {} (OMP_THREAD_LIMIT, OMP_DYNAMIC and the host's own threads bound it)",
+            "the team has {} threads; needed: {} (OMP_THREAD_LIMIT, KMP_DEVICE_THREAD_LIMIT and the host's own threads "
+            "bound it)",
             team, threads_ + 1)};
   }
   create_probe(this);
   ledger_.add(TaskClass::critical);
-  probe_thread_.wait(-1);
-  if (probe_thread_.load() == 0) {
+  std::future<int> thread = probe_thread_.get_future();
+  if (thread.wait_for(kProbeLimit) != std::future_status::ready) {
+    return Error{ErrorKind::environment, "environment", "OpenMP team",
+                 fmt::format("no thread of the team has run a task within {} s", kProbeLimit.count())};
+  }
+  if (thread.get() == 0) {
     return Error{ErrorKind::environment, "environment", "OpenMP team",
                  "task bodies run on the thread that creates them (KMP_LIBRARY, KMP_TASKING or OMP_MAX_ACTIVE_LEVELS "
                  "serialise them)"};
@@ -276,9 +324,10 @@ void OmpTasks::region(std::promise<Status>& opened) {
   if (status.ok()) {
 #pragma omp parallel num_threads(threads_ + 1)
     {
+      const KeptMask mask;
       const int thread = omp_get_thread_num();
       if (thread == 0) {
-        if (ask_for_short_slice()) slice_.store("sched_setattr");
+        if (ask_for_short_slice()) slice_.store(kSliced);
         director_.thread_started(ThreadRole::coordinator, 0);
       } else {
         ask_for_default_slice();
@@ -293,14 +342,13 @@ void OmpTasks::region(std::promise<Status>& opened) {
         stopped_.store(true);
         ledger_.wake_all();
       } else {
-        if (std::string_view(slice_.load()) == "none" && make_nice()) slice_.store("nice");
+        if (std::string_view(slice_.load()) != kSliced && make_nice()) slice_.store("nice");
         compute(thread - 1);
       }
     }
   } else {
     opened.set_value(std::move(status));
   }
-  closed_.set_value();
 }
 
 void OmpTasks::coordinate() {
@@ -321,7 +369,7 @@ void OmpTasks::coordinate() {
 }
 
 void OmpTasks::serve(const Message& message) {
-  if (message.kind == Message::prepacked) --outstanding_;
+  if (message.kind == Message::prepacked) outstanding_ -= 2;
   if (message.kind == Message::segment_done) {
     --outstanding_;
     chains_.segment_done(message.id, [&](SlotToken) { ledger_.add(TaskClass::critical); });
@@ -334,7 +382,10 @@ void OmpTasks::serve(const Message& message) {
 void OmpTasks::compute(int index) {
   if (!kOwnParking) return;
   while (!stopped_.load(std::memory_order_relaxed)) {
-    if (ledger_.critical() <= 0 && ledger_.has_tiles() && tiles_.help(index)) continue;
+    if (ledger_.critical() <= 0 && ledger_.has_tiles()) {
+      ledger_.pass_on();
+      if (tiles_.help(index)) continue;
+    }
     if (ledger_.begin_search()) {
       searching = true;
 #pragma omp taskyield
@@ -349,6 +400,10 @@ void OmpTasks::compute(int index) {
 }  // namespace
 
 Result<std::unique_ptr<Scheduler>> open_omp_tasks(const SchedulerOptions& options, Director& director) {
+  if (root_threads_lost_by_fork()) {
+    return Error{ErrorKind::environment, "environment", "fork",
+                 "this process was forked from one that had opened a region; needed: an exec first"};
+  }
   auto scheduler = std::make_unique<OmpTasks>(options, director);
   const Status status = scheduler->open();
   if (!status.ok()) return status.error();

@@ -30,7 +30,7 @@ class Sequential : public Scheduler {
     thread_.join();
   }
 
-  Capabilities capabilities() const override { return {"sequential", false, true, false}; }
+  Capabilities capabilities() const override { return {"sequential", false, true, false, kMaxTasks}; }
   int threads() const override { return 1; }
   Counters counters() const override {
     return {.tasks_created = tasks_.load(), .segments = segments_.load(), .gates_opened = gates_.load()};

@@ -25,9 +25,17 @@ bool set_slice_ns(uint64_t slice_ns) {
   return syscall(SYS_sched_setattr, 0, &attr, 0) == 0;
 }
 
+// A kernel before 6.12 takes the call and ignores the slice; it then reads 0 back.
+uint64_t slice_in_force_ns() {
+  SchedAttr attr;
+  return syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) == 0 ? attr.runtime : 0;
+}
+
+constexpr uint64_t kShortSliceNs = 100'000;
+
 }  // namespace
 
-bool ask_for_short_slice() { return set_slice_ns(100'000); }
+bool ask_for_short_slice() { return set_slice_ns(kShortSliceNs) && slice_in_force_ns() == kShortSliceNs; }
 
 void ask_for_default_slice() { set_slice_ns(0); }
 

@@ -1,5 +1,7 @@
 #include "ompipe/schedule/tiles.h"
 
+#include <sched.h>
+
 #include <algorithm>
 
 namespace ompipe::schedule {
@@ -17,12 +19,24 @@ int64_t TileSharing::take(Kernel& kernel, int worker) {
   return taken;
 }
 
+// A joiner is in its last tile, and needs a core to finish it: soon, or when the leader lets it have this one.
+void TileSharing::wait_for_joiners(const Kernel& kernel) {
+  for (int turn = 0; kernel.word.load(std::memory_order_acquire) & kJoiners; ++turn) {
+    if (turn < kSpinTurns) {
+      __builtin_ia32_pause();
+    } else {
+      sched_yield();
+    }
+  }
+}
+
 void TileSharing::lead(int worker, int64_t tiles, TileFunction fn, void* arg, double predicted_ns) {
   if (threads_ == 1 || tiles < 2) {
     for (int64_t tile = 0; tile < tiles; ++tile) fn(arg, tile, worker);
     return;
   }
   Kernel& kernel = kernels_[size_t(worker)];
+  OMPIPE_CHECK(kernel.word.load(std::memory_order_relaxed) & kClosed, "a tile of a shared kernel led another");
   kernel.fn = fn;
   kernel.arg = arg;
   kernel.tiles.store(tiles, std::memory_order_relaxed);
@@ -32,8 +46,7 @@ void TileSharing::lead(int worker, int64_t tiles, TileFunction fn, void* arg, do
   ledger_.open_tiles(int(std::min({worth_waking, double(threads_ - 1), double(tiles - 1)})));
   take(kernel, worker);
   kernel.word.fetch_or(kClosed, std::memory_order_acq_rel);
-  while (kernel.word.load(std::memory_order_acquire) & kJoiners) {
-  }
+  wait_for_joiners(kernel);
 }
 
 bool TileSharing::help(int worker) {

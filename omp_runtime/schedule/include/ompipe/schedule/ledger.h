@@ -28,9 +28,11 @@ class EventCount {
 // count is then -1 for a moment). Any thread.
 class Ledger {
  public:
-  void add(TaskClass task_class);                  // and wakes one thread
-  void started(TaskClass task_class);              // its body has begun
-  bool promote(std::atomic<uint8_t>& class_word);  // speculative to critical, undone when it came too late
+  void add(TaskClass task_class);      // and wakes one thread
+  void started(TaskClass task_class);  // its body has begun
+  // Speculative to critical; false, and undone, when it came too late. While it undoes it may hide from the body that
+  // started last that nothing critical is left, so a caller that gets false must ask take_withheld too.
+  bool promote(std::atomic<uint8_t>& class_word);
 
   int critical() const { return critical_.load(); }
   int dispatchable() const { return critical_.load() + speculative_.load(); }
@@ -47,10 +49,13 @@ class Ledger {
   // Sleeps unless there is work or `stopped`.
   void park(const std::atomic<bool>& stopped);
   void wake_all();
+  // Wakes one thread if more can run than is searched for. Whoever leaves a search in vain for a kernel's tiles calls
+  // it: the task whose wake-up brought that thread would otherwise wait, beside sleeping threads, until the tiles end.
+  void pass_on();
 
-  // True while critical work waits; whoever starts the last of it then owes the serial context one message, which
-  // take_withheld claims. (Without it a speculative gate that was held back would stay closed until some other message
-  // came.)
+  // withhold: true while critical work waits; whoever starts the last of it then owes the serial context one message,
+  // which take_withheld claims. (Without it a speculative gate that was held back would stay closed until some other
+  // message came.)
   bool withhold();
   bool take_withheld();
 

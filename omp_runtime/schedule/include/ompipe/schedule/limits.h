@@ -17,6 +17,10 @@ inline constexpr int kDefaultPublishTokens = 32;
 // gate bodies, opened prepacks and segments all wait in its deque (design_scheduling.md, "Tokens").
 inline constexpr int kCoordinatorDeque = 224;
 static_assert(kMaxLoadTokens + kMaxPublishTokens + (kMaxThreads + 1) + kSegmentsAhead * kMaxSlots <= kCoordinatorDeque);
+// All pools in use. Under libgomp a small team can take fewer: beyond 64 tasks a thread it runs every task in its
+// creator and aborts on a gate, so Capabilities::max_tasks says less there.
+inline constexpr int kMaxTasks = 2 * kMaxLoadTokens + kMaxPublishTokens + kSegmentsAhead * kMaxSlots;
+inline constexpr int kLibgompTasksPerThread = 64;
 static_assert(kDefaultLoadTokens <= kMaxLoadTokens && kDefaultPublishTokens <= kMaxPublishTokens);
 static_assert(kMaxNamed <= kDefaultPublishTokens);
 

