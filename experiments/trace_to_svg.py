@@ -74,8 +74,9 @@ def draw(tracks, events, milestones, until, width):
     for event in sorted(events, key=lambda event: event["args"]["kind"] == "publish"):
         left = x(event["ts"])
         bar = max(x(event["ts"] + event["dur"]) - left, 0.6)
+        title = f"{html.escape(event['name'])}, {event['dur'] / 1000:.3f} ms"
         out.append(f'<rect x="{left:.2f}" y="{y_of[event["tid"]]}" width="{bar:.2f}" height="{ROW}" '
-                   f'fill="{COLOURS[event["args"]["kind"]]}"><title>{html.escape(event["name"])}, {event["dur"] / 1000:.3f} ms</title></rect>')
+                   f'fill="{COLOURS[event["args"]["kind"]]}"><title>{title}</title></rect>')
     for name, at in sorted(milestones.items(), key=lambda item: item[1]):
         if name in SHOWN_MILESTONES and begin <= at <= end:
             out.append(f'<line x1="{x(at):.1f}" y1="{TOP - 14}" x2="{x(at):.1f}" y2="{bottom}" stroke="#333" stroke-dasharray="3 3">'

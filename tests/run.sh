@@ -40,7 +40,7 @@ build() {
   ninja -C "build/$1" --quiet
 }
 
-# One list of all builds' tests (a name's prefix says which build it is of), so that one ctest runs them and one summary covers them.
+# One list of all builds' tests, so that one ctest runs them and one summary covers them; a name's prefix says which build it is of.
 list_tests() {
   mkdir -p build/tests
   for name in "${builds[@]}"; do
@@ -49,7 +49,8 @@ list_tests() {
 }
 
 tidy() {
-  git ls-files 'kernels/*.cpp' 'arenas/*.cpp' 'io_service/*.cpp' 'omp_runtime/*.cpp' | xargs -P 2 -n 4 clang-tidy-19 --quiet -p build/release
+  git ls-files 'kernels/*.cpp' 'arenas/*.cpp' 'io_service/*.cpp' 'omp_runtime/*.cpp' |
+    xargs -P 2 -n 4 clang-tidy-19 --quiet -p build/release
 }
 
 # Order must not depend on luck: the schedulers' tests, again and again, until one fails.
