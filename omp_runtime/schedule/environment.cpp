@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 namespace ompipe::schedule {
@@ -18,11 +19,12 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-// As libomp reads a number: blanks and leading zeros don't count. It has no call that tells these settings.
-bool is_zero(const char* name) {
+// A variable that libomp reads as a number and has no call to tell; none if it is unset or none.
+std::optional<long> number(const char* name) {
   const std::string value = variable(name);
   char* end = nullptr;
-  return std::strtol(value.c_str(), &end, 10) == 0 && end != value.c_str();
+  const long read = std::strtol(value.c_str(), &end, 10);
+  return end == value.c_str() ? std::nullopt : std::optional(read);
 }
 
 #ifdef __clang__
@@ -53,8 +55,10 @@ Status check_environment(int threads, int io_threads) {
 #ifdef __clang__
   if (kmp_get_library() == kSerialLibrary) return refusal("KMP_LIBRARY", "throughput or turnaround, or unset");
 #endif
-  if (is_zero("KMP_TASKING")) return refusal("KMP_TASKING", "1 or 2, or unset");
-  if (is_zero("KMP_USE_YIELD") && threads + 1 + io_threads > usable_cores()) {
+  // 0 runs tasks in their creator, 1 aborts on the first detached one; libomp takes what is out of range as the
+  // nearest.
+  if (number("KMP_TASKING").value_or(2) < 2) return refusal("KMP_TASKING", "2, or unset");
+  if (number("KMP_USE_YIELD") == 0 && threads + 1 + io_threads > usable_cores()) {
     return refusal("KMP_USE_YIELD", fmt::format("1 or 2, or unset, while {} threads share {} cores",
                                                 threads + 1 + io_threads, usable_cores()));
   }

@@ -1,6 +1,9 @@
 #include "pipeline_rig.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
 
 namespace ompipe::schedule {
 namespace {
@@ -10,6 +13,12 @@ enum Kind : uint8_t { start = Message::first_free, arrived };
 void spin(int64_t turns) {
   for (volatile int64_t i = 0; i < turns; i = i + 1) {
   }
+}
+
+uint64_t resident_bytes() {
+  uint64_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * uint64_t(sysconf(_SC_PAGESIZE));
 }
 
 // A miniature policy: gangs in the order of age, eviction of what nobody pins, critical gates before speculative ones.
@@ -251,6 +260,7 @@ class Rig : public Director {
     for (int id : needs(slot.done)) --objects_[size_t(id)].pins;
     ++slot.done;
     ++result_.segments;
+    if (result_.segments == uint64_t(shape_.slots * shape_.segments / 5)) result_.warm_bytes = resident_bytes();
     finish_if_done();
   }
   void finish_if_done() {
@@ -260,6 +270,7 @@ class Rig : public Director {
     for (const Object& object : objects_) {
       if (object.state == Object::loading) return;
     }
+    result_.end_bytes = resident_bytes();
     std::lock_guard lock(mutex_);
     done_ = true;
     finished_.notify_one();

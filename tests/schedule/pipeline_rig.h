@@ -32,6 +32,7 @@ struct PipelineShape {
 struct PipelineResult {
   Counters counters;
   uint64_t prepacks = 0, segments = 0, tiles = 0, wrong = 0, evictions = 0;
+  uint64_t warm_bytes = 0, end_bytes = 0;  // resident memory after a fifth of the segments, and after the last
 };
 
 // Runs the shape to its end on a scheduler of that name.
