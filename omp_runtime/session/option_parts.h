@@ -1,0 +1,22 @@
+// What the parts of a runtime are given, out of the caller's options: shared by the runtime and by the prediction of
+// its accounting.
+#pragma once
+
+#include "ompipe/arenas/prepared_arena.h"
+#include "ompipe/session/options.h"
+#include "policy.h"
+
+namespace ompipe::session {
+
+arenas::BudgetLimits budget_limits(const MemoryLimits& limits);
+
+// `options.threads` has been resolved; the sequential scheduler has one whatever it says.
+PolicyOptions policy_options(const RuntimeOptions& options);
+
+// Whether the largest gang of a plan fits the token pools; usage, with the numbers, if not.
+Status tokens_suffice(const RuntimeOptions& options, const plan::PreparedExecutionPlan& plan);
+
+// Where nothing limits residency, objects share huge pages.
+arenas::PreparedLayout prepared_layout(const MemoryLimits& limits);
+
+}  // namespace ompipe::session
