@@ -174,7 +174,7 @@ class Builder {
       smalls.push_back({action_id, i, value.payload});
       return ok_status();
     }
-    Result<ObjectId> object = table_.source_form(node, value.payload);
+    Result<ObjectId> object = table_.source_form(node, i, value.payload);
     if (!object.ok()) return object.error();
     operand.index = *object;
     large.insert(*object);

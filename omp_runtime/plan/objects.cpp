@@ -109,7 +109,7 @@ Result<ObjectId> ObjectTable::packed(const model::Node& node, const kernels::Mat
   return add(std::move(object));
 }
 
-Result<ObjectId> ObjectTable::source_form(const model::Node& node, model::PayloadId id) {
+Result<ObjectId> ObjectTable::source_form(const model::Node& node, size_t input, model::PayloadId id) {
   const std::string key = key_of({id}, "source");
   if (auto found = by_key_.find(key); found != by_key_.end()) return found->second;
   Result<const model::Payload*> payload = readable(id);
@@ -128,8 +128,8 @@ Result<ObjectId> ObjectTable::source_form(const model::Node& node, model::Payloa
   cut_chunks(object, main, encoded(main));
   object.chunk_staging_bytes = encoded(main) ? staging : 0;
   const model::OpKind kind = node.kind();
-  object.row_addressable =
-      (kind == model::OpKind::gather || kind == model::OpKind::gather_block_quantized) && !encoded(main);
+  const bool table = kind == model::OpKind::gather || kind == model::OpKind::gather_block_quantized;
+  object.row_addressable = table && input != 1 && !encoded(main);
   return add(std::move(object));
 }
 
@@ -144,6 +144,12 @@ Result<ObjectId> ObjectTable::bundle(const std::string& name, std::vector<model:
   object.name = name;
   object.layout_key = "bundle";
   object.key = key_of(payloads, object.layout_key);
+  if (auto found = by_key_.find(object.key); found != by_key_.end()) {
+    // Equal digests in the same order, so each member has its twin's offset.
+    const std::vector<Source>& sources = objects_[size_t(found->second)].sources;
+    for (size_t i = 0; i < payloads.size(); ++i) offsets[payloads[i]] = sources[i].object_offset;
+    return found->second;
+  }
   std::vector<Read> reads;
   for (model::PayloadId id : payloads) {
     Result<const model::Payload*> payload = readable(id);

@@ -18,9 +18,9 @@ class ObjectTable {
   // B and what belongs to it, packed for `spec`. `sources`: B, scales, zero points. Errors: bad_model, naming the node.
   Result<ObjectId> packed(const model::Node& node, const kernels::MatMulSpec& spec,
                           const std::vector<model::PayloadId>& sources);
-  // One payload as it is.
-  Result<ObjectId> source_form(const model::Node& node, model::PayloadId payload);
-  // Several small payloads; `offsets` receives where each lies in the object.
+  // One payload as it is: the node's input of that index.
+  Result<ObjectId> source_form(const model::Node& node, size_t input, model::PayloadId payload);
+  // Several small payloads, at least one; `offsets` receives where each lies in the object.
   Result<ObjectId> bundle(const std::string& name, std::vector<model::PayloadId> payloads,
                           std::map<model::PayloadId, uint64_t>& offsets);
 

@@ -37,6 +37,31 @@ TEST_CASE("equal digests are one object, wherever the bytes lie") {
   CHECK(plan_of(spec, {}, std::string(8192, '\0'))->objects.size() == 2);
 }
 
+TEST_CASE("bundles of equal digests are one object, too") {
+  const std::string ones = "xxh3-128/1M:00000000000000000000000000000001",
+                    twos = "xxh3-128/1M:00000000000000000000000000000002";
+  ModelSpec spec = matmul_chain(8, 16);
+  spec.initializers.push_back(external("a0", DType::f32, {16}, 0, 64, ones));
+  spec.initializers.push_back(external("a1", DType::f32, {16}, 128, 64, twos));
+  spec.initializers.push_back(external("b0", DType::f32, {16}, 10'000, 64, ones));
+  spec.initializers.push_back(external("b1", DType::f32, {16}, 30'000, 64, twos));
+  spec.nodes.insert(spec.nodes.begin() + 4, {"Add", {"y3", "a1"}, {"s0"}});
+  spec.nodes.insert(spec.nodes.begin() + 5, {"Mul", {"s0", "a0"}, {"s1"}});
+  spec.nodes[6].inputs[0] = "s1";
+  spec.nodes.push_back({"Add", {"y7", "b1"}, {"t0"}});
+  spec.nodes.push_back({"Mul", {"t0", "b0"}, {"t1"}});
+  spec.outputs = {{"t1", DType::f32, {}, false}};
+  const PlanPointer plan = plan_of(spec, {}, std::string(40'000, '\0'));
+  const ObjectId bundle = object_named(*plan, "bundle.0");
+  CHECK(plan->objects.size() == 9);
+  CHECK(plan->objects[size_t(bundle)].uses == std::vector<SegmentId>{0, 1});
+  for (size_t action : {4, 10}) {
+    CHECK(operand(*plan, action, 1).index == bundle);
+    CHECK(operand(*plan, action, 1).offset == 64);
+    CHECK(operand(*plan, action + 1, 1).offset == 0);
+  }
+}
+
 TEST_CASE("two layouts of one payload are two objects") {
   ModelSpec spec = matmul_chain(1, 128);
   spec.nodes.push_back({"Gemm", {"y0", "w0"}, {"g"}, {int_attr("transB", 1)}});

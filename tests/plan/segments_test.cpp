@@ -133,6 +133,13 @@ TEST_CASE("rows of a table that a graph input names, unless somebody else needs 
   spec.nodes = {{"Gather", {"table", "ids"}, {"e"}, {int_attr("axis", 1)}}};
   spec.outputs.pop_back();
   CHECK(plan_of(spec)->segments[0].rows.empty());
+
+  spec.inputs = {{"values", DType::f32, {"n"}}};
+  spec.initializers = {zeros("indices", DType::i64, {16'384})};
+  spec.nodes = {{"Gather", {"values", "indices"}, {"e"}}};
+  plan = plan_of(spec);
+  CHECK(plan->segments[0].rows.empty());
+  CHECK_FALSE(plan->objects[0].row_addressable);
 }
 
 }  // namespace
