@@ -14,8 +14,7 @@ namespace {
 constexpr uint8_t kSpeculativeWord = uint8_t(TaskClass::speculative), kCriticalWord = uint8_t(TaskClass::critical);
 
 void spin(unsigned turns) {
-  for (volatile unsigned i = 0; i < turns; i = i + 1) {
-  }
+  for (unsigned i = 0; i < turns; ++i) asm volatile("");
 }
 
 }  // namespace

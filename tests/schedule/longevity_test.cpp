@@ -16,7 +16,7 @@ TEST_CASE("memory is flat over more than a hundred thousand loads and segments w
   shape.objects = 24;
   shape.max_chunks = 3;
   shape.slots = 4;
-  shape.segments = (std::getenv("OMPIPE_LONG") ? 1'600'000 : 160'000) / shape.slots;
+  shape.segments = (std::getenv("OMPIPE_LONG") ? 3'000'000 : 300'000) / shape.slots;
   shape.per_segment = 1;
   shape.load_tokens = shape.publish_tokens = 16;
   shape.resident_limit = 6;
