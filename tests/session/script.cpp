@@ -1,0 +1,539 @@
+#include "script.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "ompipe/model/resolver.h"
+
+namespace ompipe::session::script {
+
+using arenas::Domain;
+using schedule::LoadToken;
+using schedule::PublishToken;
+using schedule::SlotToken;
+using schedule::TaskClass;
+using store::Residency;
+
+namespace {
+
+// What every scripted plan says it was made from: one node, no weights.
+std::shared_ptr<const model::ResolvedModel> empty_model() {
+  model::ModelGraph graph;
+  graph.metadata.path = "scripted.onnx";
+  graph.metadata.opsets = {{"", 17}};
+  graph.files.emplace_back();
+  graph.values.resize(2);
+  graph.values[0].name = "x";
+  graph.values[0].source = model::ValueSource::graph_input;
+  graph.values[0].dtype = model::DType::f32;
+  graph.values[0].shape = {{1, {}}};
+  graph.values[0].has_shape = true;
+  graph.values[1].name = "y";
+  graph.values[1].producer = 0;
+  graph.inputs.push_back({"x", 0, model::DType::f32, {{1, {}}}, true});
+  graph.outputs.push_back({"y", 1, model::DType::f32, {{1, {}}}, true});
+  model::Node node;
+  node.name = "sigmoid";
+  node.op_type = "Sigmoid";
+  node.opset = 17;
+  node.inputs = {0};
+  node.outputs = {1};
+  graph.nodes.push_back(node);
+  model::Resolver resolver(std::move(graph));
+  OMPIPE_CHECK(resolver.resolve().ok());
+  auto frozen = std::move(resolver).freeze();
+  OMPIPE_CHECK(frozen.ok());
+  return *frozen;
+}
+
+const char* priority_name(Priority priority) {
+  return priority == Priority::critical ? "critical" : priority == Priority::prefetch ? "prefetch" : "background";
+}
+
+class SilentObserver : public Observer {
+ public:
+  void on_task(const TaskEvent&) noexcept override {}
+  void on_milestone(Milestone, uint64_t) noexcept override {}
+};
+
+// Whatever is wrong is reported without an exception: the policy is on the stack.
+void expect(bool right, const std::string& what) {
+  if (!right) FAIL_CHECK(what);
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Log& log) {
+  for (const std::string& line : log) out << "\n    " << line;
+  return out;
+}
+
+Error io_error() { return {.kind = ErrorKind::environment, .phase = "read", .subject = "scripted", .errno_value = 5}; }
+
+arenas::BudgetLimits limit(Domain domain, uint64_t bytes) {
+  arenas::BudgetLimits limits;
+  limits.domain_bytes[domain] = bytes;
+  return limits;
+}
+
+PlanPointer make_plan(const std::vector<ObjectSpec>& specs, const std::vector<std::vector<ObjectId>>& segments) {
+  static const std::shared_ptr<const model::ResolvedModel> model = empty_model();
+  auto plan = std::make_shared<plan::PreparedExecutionPlan>();
+  plan->model = model;
+  for (const ObjectSpec& spec : specs) {
+    plan::PreparedObject object;
+    object.name = fmt::format("w{}", plan->objects.size());
+    object.bytes = spec.bytes;
+    object.chunk_staging_bytes = spec.staging_bytes;
+    object.aux_staging_bytes = spec.aux_reads > 0 ? kPage : 0;
+    for (int i = 0; i < spec.aux_reads; ++i) object.aux_reads.push_back({0, uint64_t(i) * 64, 64, uint64_t(i) * 64});
+    const uint64_t step = spec.bytes / uint64_t(spec.chunks);
+    for (int i = 0; i < spec.chunks; ++i) {
+      const uint64_t begin = step * uint64_t(i);
+      object.chunks.push_back({{{0, begin, step, 0}}, begin, begin + step});
+    }
+    plan->packed_bytes += arenas::PreparedArena::rounded_bytes(spec.bytes);
+    plan->objects.push_back(std::move(object));
+  }
+  for (const std::vector<ObjectId>& requirements : segments) {
+    const auto id = plan::SegmentId(plan->segments.size());
+    plan::Gang gang;
+    for (const ObjectId object : requirements) {
+      plan->objects[size_t(object)].uses.push_back(id);
+      gang += plan::gang_of(plan->objects[size_t(object)]);
+    }
+    plan::Segment& segment = plan->segments.emplace_back();
+    segment.name = fmt::format("s{}", id);
+    segment.begin = id;
+    segment.end = id + 1;
+    segment.requirements = requirements;
+    plan->gangs.push_back(gang);
+  }
+  return plan;
+}
+
+PlanPointer make_chain(int objects) {
+  std::vector<std::vector<ObjectId>> segments;
+  for (int i = 0; i < objects; ++i) segments.push_back({i});
+  return make_plan(std::vector<ObjectSpec>(size_t(objects)), segments);
+}
+
+class World::FakeWork : public InvocationWork {
+ public:
+  FakeWork(const RunSpec& spec, Outputs& kept) : spec_(spec), kept_(kept) {}
+  uint64_t execution_bytes() const override { return spec_.execution_bytes; }
+  std::span<const uint64_t> output_bytes() const override { return spec_.output_bytes; }
+  void attach(arenas::Allocation block, std::vector<arenas::Allocation> outputs) override {
+    block_ = std::move(block);
+    outputs_ = std::move(outputs);
+  }
+  void finish(bool succeeded) override {
+    block_.reset();
+    if (succeeded) std::move(outputs_.begin(), outputs_.end(), std::back_inserter(kept_));
+    outputs_.clear();
+  }
+
+ private:
+  const RunSpec spec_;
+  Outputs& kept_;
+  arenas::Allocation block_;
+  std::vector<arenas::Allocation> outputs_;
+};
+
+World::World(const WorldOptions& options)
+    : options_(options),
+      budget_(options.limits),
+      preparation_(budget_, {.domain = Domain::preparation}),
+      execution_(budget_, {.domain = Domain::execution}),
+      io_(budget_, {.domain = Domain::io}),
+      loads_(size_t(options.load_tokens)),
+      publishes_(size_t(options.publish_tokens)),
+      chains_(schedule::kMaxSlots),
+      policy_(std::make_unique<Policy>(
+          PolicyOptions{options.threads, options.io_threads, options.load_tokens, options.publish_tokens}, budget_,
+          preparation_, execution_, io_, static_cast<Effects&>(*this))) {
+  policy_->set_scheduler(*this);
+}
+
+World::~World() {
+  if (std::uncaught_exceptions() > 0) return;
+  outputs.clear();
+  for (size_t i = 0; i < sessions_.size(); ++i) {
+    if (!closed_[i]) expect(close(*sessions_[i]).done(), "a session doesn't close");
+  }
+  expect(possible().empty(), "something can still happen");
+  expect(policy_->audit().empty(), policy_->audit());
+  expect(budget_.audit().empty(), budget_.audit());
+}
+
+SessionState& World::bind(PlanPointer plan, const SessionOptions& options) {
+  auto store = store::PreparedStore::create(plan, budget_, arenas::PreparedLayout::separate, {});
+  OMPIPE_CHECK(store.ok());
+  sessions_.push_back(std::make_unique<SessionState>(std::move(plan), options, std::move(*store)));
+  closed_.push_back(false);
+  policy_->bind(*sessions_.back());
+  return *sessions_.back();
+}
+
+Handle World::run(SessionState& session, const RunSpec& spec) {
+  auto invocation = std::make_unique<Invocation>();
+  Handle handle{std::make_shared<Completion>()};
+  invocation->session = &session;
+  invocation->completion = handle.completion;
+  invocation->work = std::make_unique<FakeWork>(spec, outputs);
+  policy_->submit(std::move(invocation));
+  settle();
+  return handle;
+}
+
+Handle World::prepare(SessionState& session, bool fill_to_limit) {
+  auto preparation = std::make_unique<Preparation>();
+  Handle handle{std::make_shared<Completion>()};
+  preparation->session = &session;
+  preparation->completion = handle.completion;
+  preparation->fill_to_limit = fill_to_limit;
+  policy_->prepare(std::move(preparation));
+  settle();
+  return handle;
+}
+
+void World::cancel(const Handle& handle) {
+  policy_->cancel(*handle.completion);
+  settle();
+}
+
+void World::set_limits(const arenas::BudgetLimits& limits) {
+  budget_.set_limits(limits);
+  settle();
+}
+
+Handle World::close(SessionState& session) {
+  Handle handle{std::make_shared<Completion>()};
+  policy_->close(session, *handle.completion);
+  for (size_t i = 0; i < sessions_.size(); ++i) closed_[i] = closed_[i] || sessions_[i].get() == &session;
+  settle();
+  return handle;
+}
+
+Log World::take_log() { return std::exchange(log_, {}); }
+
+std::string World::name(const SessionState* session, ObjectId object) const {
+  const auto found =
+      std::find_if(sessions_.begin(), sessions_.end(), [&](const auto& item) { return item.get() == session; });
+  return fmt::format("{}{}", char('a' + (found - sessions_.begin())), object);
+}
+
+std::string World::name(const SessionState* session, ObjectId object, int chunk) const {
+  return name(session, object) + (chunk < 0 ? ".aux" : fmt::format(".{}", chunk));
+}
+
+void World::create_load(LoadToken load) {
+  expect(!loads_[size_t(load)].created, "a load token is used twice");
+  loads_[size_t(load)] = {.created = true};
+}
+
+void World::open_load(LoadToken token, TaskClass task_class) {
+  FakeLoad& fake = loads_[size_t(token)];
+  const Load& load = policy_->load(token);
+  expect(fake.created && !fake.opened, "a gate is opened that isn't there, or twice");
+  expect(task_class == TaskClass::critical || !critical_dispatchable(),
+         "a speculative gate opens beside dispatchable critical work");
+  fake.opened = true;
+  fake.task_class = task_class;
+  const char* const how = load.noop ? "noop" : task_class == TaskClass::critical ? "critical" : "speculative";
+  log_.push_back(fmt::format("open {} {}", name(load.session, load.object, int(load.chunk)), how));
+}
+
+void World::promote_load(LoadToken token) {
+  FakeLoad& fake = loads_[size_t(token)];
+  expect(fake.created && fake.opened, "a closed gate's prepack is promoted");
+  const Load& load = policy_->load(token);
+  if (fake.started || fake.task_class == TaskClass::critical) return;
+  fake.task_class = TaskClass::critical;
+  log_.push_back("hurry " + name(load.session, load.object, int(load.chunk)));
+}
+
+void World::create_publish(PublishToken token) {
+  expect(!publishes_[size_t(token)].created && publishes_[size_t(token)].named == 0,
+         "a publish token is used again before all that name it have reported");
+  publishes_[size_t(token)].created = true;
+}
+
+void World::publish(PublishToken token) {
+  expect(publishes_[size_t(token)].created, "a publish gate is opened that isn't there");
+  publishes_[size_t(token)].created = false;
+  const auto& target = policy_->read_target(uint64_t(1) << 63 | uint64_t(token) << 32);
+  log_.push_back("publish " + name(target.session, target.object));
+}
+
+void World::create_segment(SlotToken slot, std::span<const PublishToken> named) {
+  std::deque<FakeSegment>& chain = chains_[size_t(slot)];
+  expect(chain.size() < size_t(schedule::kSegmentsAhead), "too many segments of a chain are unreported");
+  expect(named.size() <= size_t(schedule::kMaxNamed), "a segment names too many gates");
+  for (const PublishToken token : named) {
+    expect(publishes_[size_t(token)].created, "a segment names a gate that isn't closed");
+    ++publishes_[size_t(token)].named;
+  }
+  chain.push_back({{named.begin(), named.end()}, false});
+  const Invocation& invocation = policy_->invocation(slot);
+  log_.push_back(fmt::format("segment {}.{}", invocation.age, invocation.created - 1));
+}
+
+bool World::segment_ready(size_t slot) const {
+  const std::deque<FakeSegment>& chain = chains_[slot];
+  if (chain.empty() || chain.front().started) return false;
+  return std::none_of(chain.front().named.begin(), chain.front().named.end(),
+                      [&](PublishToken token) { return publishes_[size_t(token)].created; });
+}
+
+bool World::critical_dispatchable() const {
+  for (size_t slot = 0; slot < chains_.size(); ++slot) {
+    if (segment_ready(slot)) return true;
+  }
+  return std::any_of(loads_.begin(), loads_.end(), [](const FakeLoad& load) {
+    return load.opened && !load.started && load.task_class == TaskClass::critical;
+  });
+}
+
+bool World::critical_waiting() {
+  withheld_ = critical_dispatchable();
+  return withheld_;
+}
+
+void World::read(const ReadOrder& order) {
+  reads_.push_back(order);
+  log_.push_back(
+      fmt::format("read {} {}", name(order.session, order.object, order.chunk), priority_name(order.priority)));
+}
+
+void World::promote_read(uint64_t id, Priority priority) {
+  for (ReadOrder& order : reads_) {
+    if (order.id != id) continue;
+    order.priority = priority;
+    log_.push_back(
+        fmt::format("promote {} {}", name(order.session, order.object, order.chunk), priority_name(priority)));
+  }
+}
+
+bool World::discard(SessionState& session, ObjectId object, arenas::Allocation allocation) {
+  for (size_t slot = 0; slot < chains_.size(); ++slot) {
+    if (chains_[slot].empty()) continue;
+    const Invocation& invocation = policy_->invocation(SlotToken(slot));
+    if (invocation.session != &session) continue;
+    for (const Invocation::LiveSegment& live : invocation.live) {
+      const std::vector<ObjectId>& needs = session.plan->segments[size_t(live.segment)].requirements;
+      expect(std::find(needs.begin(), needs.end(), object) == needs.end(), "an object is evicted under its consumer");
+    }
+  }
+  log_.push_back("evict " + name(&session, object));
+  if (!options_.discards_later) return true;
+  discards_.push_back({&session, object, std::move(allocation)});
+  return false;
+}
+
+Observer& World::observer() {
+  static SilentObserver silent;
+  return silent;
+}
+
+int World::opened_unfinished() const {
+  int count = 0;
+  for (size_t i = 0; i < loads_.size(); ++i) {
+    count += loads_[i].opened && !const_cast<Policy&>(*policy_).load(LoadToken(i)).noop;
+  }
+  return count;
+}
+
+void World::settle() {
+  policy_->pump();
+  expect(opened_unfinished() <= options_.threads + 1, "more than T + 1 prepacks are opened and unfinished");
+  const arenas::BudgetUsage usage = budget_.usage();
+  const arenas::BudgetLimits& limits = options_.limits;  // limits that a test lowers later bind what is asked for then
+  for (const Domain domain : arenas::kDomains) {
+    expect(usage[domain].live_bytes <= limits.domain_bytes[domain], "a domain's budget is exceeded");
+  }
+  expect(usage.global_bytes <= limits.global_bytes, "the global budget is exceeded");
+}
+
+std::vector<Event> World::possible() const {
+  using enum Event::Kind;
+  std::vector<Event> events;
+  for (const ReadOrder& order : reads_) events.push_back({Event::Kind::read, order.id});
+  for (size_t i = 0; i < loads_.size(); ++i) {
+    if (loads_[i].opened) events.push_back({loads_[i].started ? finish_pack : Event::Kind::start_pack, i});
+  }
+  for (size_t slot = 0; slot < chains_.size(); ++slot) {
+    if (segment_ready(slot)) events.push_back({Event::Kind::start_segment, slot});
+    if (!chains_[slot].empty() && chains_[slot].front().started) events.push_back({Event::Kind::finish_segment, slot});
+  }
+  if (!discards_.empty()) events.push_back({Event::Kind::discard, 0});
+  return events;
+}
+
+void World::apply(const Event& event, std::optional<Error> error) {
+  switch (event.kind) {
+    case Event::Kind::read: {
+      const auto found =
+          std::find_if(reads_.begin(), reads_.end(), [&](const ReadOrder& order) { return order.id == event.id; });
+      REQUIRE(found != reads_.end());
+      reads_.erase(found);
+      policy_->read_done(event.id, std::move(error));
+      break;
+    }
+    case Event::Kind::start_pack:
+      loads_[event.id].started = true;
+      break;
+    case Event::Kind::finish_pack: {
+      Load& load = policy_->load(LoadToken(event.id));
+      if (!load.noop) load.error = std::move(error);
+      loads_[event.id] = {};
+      policy_->prepacked(LoadToken(event.id));
+      break;
+    }
+    case Event::Kind::start_segment:
+      start_ready_segment(event.id);
+      break;
+    case Event::Kind::finish_segment:
+      finish_started_segment(event.id, std::move(error));
+      break;
+    case Event::Kind::discard: {
+      FakeDiscard item = std::move(discards_.front());
+      discards_.pop_front();
+      item.allocation.reset();
+      policy_->discarded(*item.session, item.object);
+      break;
+    }
+  }
+  // A start is no event of the policy's, unless the last critical one makes room for what was held back.
+  const bool start = event.kind == Event::Kind::start_pack || event.kind == Event::Kind::start_segment;
+  if (start && !(withheld_ && !critical_dispatchable())) return;
+  withheld_ = false;
+  settle();
+}
+
+void World::start_ready_segment(size_t slot) {
+  chains_[slot].front().started = true;
+  Invocation& invocation = policy_->invocation(SlotToken(slot));
+  const plan::SegmentId segment = invocation.next_to_run++;
+  expect(segment == invocation.done, "segments run out of order");
+  if (invocation.suppressed) return;
+  for (const ObjectId object : invocation.session->plan->segments[size_t(segment)].requirements) {
+    expect(invocation.session->store->state(object) == Residency::resident,
+           "a segment starts before all it needs is there");
+  }
+}
+
+void World::finish_started_segment(size_t slot, std::optional<Error> error) {
+  Invocation& invocation = policy_->invocation(SlotToken(slot));
+  if (!invocation.suppressed && error) {
+    invocation.body_error = std::move(error);
+    invocation.suppressed = true;
+  }
+  for (const PublishToken token : chains_[slot].front().named) --publishes_[size_t(token)].named;
+  chains_[slot].pop_front();
+  policy_->segment_done(SlotToken(slot));
+}
+
+void World::drain(const std::function<size_t(size_t)>& choose) {
+  for (std::vector<Event> events = possible(); !events.empty(); events = possible())
+    apply(events[choose(events.size())]);
+}
+
+void World::drain() {
+  drain([](size_t) { return size_t(0); });
+}
+
+LoadToken World::token_of(SessionState& session, ObjectId object, int chunk) const {
+  for (size_t i = 0; i < loads_.size(); ++i) {
+    const Load& load = const_cast<Policy&>(*policy_).load(LoadToken(i));
+    if (load.session == &session && load.object == object && int(load.chunk) == chunk) return LoadToken(i);
+  }
+  FAIL("no such chunk is on its way: " << name(&session, object, chunk));
+  return -1;
+}
+
+void World::read(SessionState& session, ObjectId object, int chunk, std::optional<Error> error) {
+  const auto found = std::find_if(reads_.begin(), reads_.end(), [&](const ReadOrder& order) {
+    return order.session == &session && order.object == object && order.chunk == chunk;
+  });
+  REQUIRE_MESSAGE(found != reads_.end(), "not being read: ", name(&session, object, chunk));
+  apply({Event::Kind::read, found->id}, std::move(error));
+}
+
+void World::start_pack(SessionState& session, ObjectId object, int chunk) {
+  const LoadToken token = token_of(session, object, chunk);
+  REQUIRE_MESSAGE(loads_[size_t(token)].opened, "not opened: ", name(&session, object, chunk));
+  apply({Event::Kind::start_pack, uint64_t(token)});
+}
+
+void World::finish_pack(SessionState& session, ObjectId object, int chunk, std::optional<Error> error) {
+  const LoadToken token = token_of(session, object, chunk);
+  REQUIRE_MESSAGE(loads_[size_t(token)].started, "not started: ", name(&session, object, chunk));
+  apply({Event::Kind::finish_pack, uint64_t(token)}, std::move(error));
+}
+
+void World::pack(SessionState& session, ObjectId object, int chunk) {
+  start_pack(session, object, chunk);
+  finish_pack(session, object, chunk);
+}
+
+void World::load(SessionState& session, ObjectId object) {
+  const plan::PreparedObject& spec = session.plan->objects[size_t(object)];
+  for (size_t i = 0; i < spec.aux_reads.size(); ++i) read(session, object, -1);
+  for (int chunk = 0; chunk < int(spec.chunks.size()); ++chunk) {
+    read(session, object, chunk);
+    pack(session, object, chunk);
+  }
+}
+
+size_t World::slot_of(const Handle& handle) {
+  for (size_t slot = 0; slot < chains_.size(); ++slot) {
+    if (!chains_[slot].empty() && policy_->invocation(SlotToken(slot)).completion == handle.completion) return slot;
+  }
+  FAIL("no segment of that run has been created");
+  return 0;
+}
+
+void World::start_segment(const Handle& handle) {
+  const size_t slot = slot_of(handle);
+  REQUIRE_MESSAGE(segment_ready(slot), "the segment can't start");
+  apply({Event::Kind::start_segment, slot});
+}
+
+void World::finish_segment(const Handle& handle, std::optional<Error> error) {
+  const size_t slot = slot_of(handle);
+  REQUIRE_MESSAGE(chains_[slot].front().started, "the segment hasn't started");
+  apply({Event::Kind::finish_segment, slot}, std::move(error));
+}
+
+void World::segment(const Handle& handle) {
+  start_segment(handle);
+  finish_segment(handle);
+}
+
+void World::discard() {
+  REQUIRE(!discards_.empty());
+  apply({Event::Kind::discard, 0});
+}
+
+size_t every_order(const std::function<void(const std::function<size_t(size_t)>&)>& body, size_t limit) {
+  struct Choice {
+    size_t taken, of;
+  };
+  std::vector<Choice> path;
+  for (size_t count = 1;; ++count) {
+    size_t depth = 0;
+    body([&](size_t of) {
+      if (depth == path.size()) path.push_back({0, of});
+      return path[depth++].taken;
+    });
+    while (!path.empty() && path.back().taken + 1 == path.back().of) path.pop_back();
+    if (path.empty() || count == limit) return count;
+    ++path.back().taken;
+  }
+}
+
+}  // namespace ompipe::session::script

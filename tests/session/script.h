@@ -1,0 +1,195 @@
+// The policy without threads: a scheduler and effects that only record what they are asked for, and events in whatever
+// order a test chooses. After every event all that must always hold is checked.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "completion.h"
+#include "ompipe/arenas/block_arena.h"
+#include "policy.h"
+
+namespace ompipe::session::script {
+
+using plan::ObjectId;
+using PlanPointer = std::shared_ptr<const plan::PreparedExecutionPlan>;
+
+struct Log : std::vector<std::string> {
+  using std::vector<std::string>::vector;
+};
+std::ostream& operator<<(std::ostream& out, const Log& log);
+
+inline constexpr uint64_t kPage = arenas::kPageBytes;
+
+struct ObjectSpec {
+  uint64_t bytes = kPage;
+  int chunks = 1;
+  uint64_t staging_bytes = kPage;  // of each chunk; 0: read straight into the object
+  int aux_reads = 0;
+};
+
+// A plan that was never a model: `segments[s]` are the objects that segment s needs, in the order of first use.
+PlanPointer make_plan(const std::vector<ObjectSpec>& objects, const std::vector<std::vector<ObjectId>>& segments);
+// One object a segment, each of a page.
+PlanPointer make_chain(int objects);
+
+struct WorldOptions {
+  int threads = 2, io_threads = 2;
+  int load_tokens = 16, publish_tokens = 16;
+  arenas::BudgetLimits limits = {};
+  bool discards_later = false;  // an evicted object's bytes go back at an event of their own
+};
+
+// Limits with one domain bounded.
+arenas::BudgetLimits limit(arenas::Domain domain, uint64_t bytes);
+
+struct RunSpec {
+  uint64_t execution_bytes = kPage;
+  std::vector<uint64_t> output_bytes = {};
+};
+
+// How an invocation or a preparation stands.
+struct Handle {
+  std::shared_ptr<Completion> completion;
+
+  bool done() const { return completion->ready(); }
+  bool succeeded() const { return done() && completion->status->ok(); }
+  const Error& error() const { return completion->status->error(); }
+};
+
+// Something that can happen next.
+struct Event {
+  enum class Kind : uint8_t { read, start_pack, finish_pack, start_segment, finish_segment, discard } kind;
+  uint64_t id;  // of the read; the token; the slot; the discard's index
+};
+
+// Outputs of runs, which stay live until the test lets them go.
+using Outputs = std::vector<arenas::Allocation>;
+
+class World : private schedule::Scheduler, private Effects {
+ public:
+  explicit World(const WorldOptions& options = {});
+  // Closes every session and checks the ledger; the test has drained the world before.
+  ~World() override;
+
+  // Sessions are called a, b, c... in the log, their objects a0, a1..., chunks a0.0, aux reads a0.aux; runs by age,
+  // their segments 1.0, 1.1...
+  SessionState& bind(PlanPointer plan, const SessionOptions& options = {});
+  Handle run(SessionState& session, const RunSpec& spec = {});
+  Handle prepare(SessionState& session, bool fill_to_limit = false);
+  void cancel(const Handle& handle);
+  void set_limits(const arenas::BudgetLimits& limits);
+  Handle close(SessionState& session);
+
+  // What was asked for since the last call: "read a0.0 critical", "promote a0.0 critical", "open a0.0 speculative",
+  // "hurry a0.0" (an opened prepack was promoted), "publish a0" (its gate, also after a failure), "segment 1.0",
+  // "evict a0".
+  Log take_log();
+
+  // In a fixed order.
+  std::vector<Event> possible() const;
+  void apply(const Event& event, std::optional<Error> error = {});
+  // Until nothing can happen; `choose(n)` picks among n events.
+  void drain(const std::function<size_t(size_t)>& choose);
+  void drain();  // the first of them, always
+
+  // One event by name. Each must be possible; chunk -1 is the oldest unfinished aux read.
+  void read(SessionState& session, ObjectId object, int chunk = 0, std::optional<Error> error = {});
+  void start_pack(SessionState& session, ObjectId object, int chunk = 0);
+  void finish_pack(SessionState& session, ObjectId object, int chunk = 0, std::optional<Error> error = {});
+  void pack(SessionState& session, ObjectId object, int chunk = 0);
+  void load(SessionState& session, ObjectId object);  // all its reads and prepacks
+  void start_segment(const Handle& handle);
+  void finish_segment(const Handle& handle, std::optional<Error> error = {});
+  void segment(const Handle& handle);
+  void discard();  // the oldest
+
+  store::Residency state(SessionState& session, ObjectId object) const { return session.store->state(object); }
+  const arenas::Budget& budget() const { return budget_; }
+  const Policy& policy() const { return *policy_; }
+  int opened_unfinished() const;
+  Outputs outputs;
+
+ private:
+  struct FakeLoad {
+    bool created = false, opened = false, started = false;
+    schedule::TaskClass task_class = schedule::TaskClass::speculative;
+  };
+  struct FakePublish {
+    bool created = false;  // and not opened
+    int named = 0;         // by segments that have not reported
+  };
+  struct FakeSegment {
+    std::vector<schedule::PublishToken> named;
+    bool started = false;
+  };
+  struct FakeDiscard {
+    SessionState* session;
+    ObjectId object;
+    arenas::Allocation allocation;
+  };
+  class FakeWork;
+
+  // schedule::Scheduler
+  schedule::Capabilities capabilities() const override {
+    return {.name = "script", .overlap = true, .inline_reads = false, .shares_tiles = false, .max_tasks = 1 << 20};
+  }
+  int threads() const override { return options_.threads; }
+  schedule::Counters counters() const override { return {}; }
+  const char* scheduling_slice() const override { return "none"; }
+  void post(const schedule::Message&) override {}
+  void create_load(schedule::LoadToken load) override;
+  void open_load(schedule::LoadToken load, schedule::TaskClass task_class) override;
+  void promote_load(schedule::LoadToken load) override;
+  void create_publish(schedule::PublishToken token) override;
+  void publish(schedule::PublishToken token) override;
+  void create_segment(schedule::SlotToken slot, std::span<const schedule::PublishToken> named) override;
+  bool critical_waiting() override;
+
+  // Effects
+  void read(const ReadOrder& order) override;
+  void promote_read(uint64_t id, Priority priority) override;
+  bool discard(SessionState& session, ObjectId object, arenas::Allocation allocation) override;
+  Observer& observer() override;
+  int32_t executor() const override { return 0; }
+
+  void settle();  // the pump, then every invariant
+  bool segment_ready(size_t slot) const;
+  bool critical_dispatchable() const;
+  void start_ready_segment(size_t slot);
+  void finish_started_segment(size_t slot, std::optional<Error> error);
+  void check_requirements(size_t slot);
+  size_t slot_of(const Handle& handle);
+  std::string name(const SessionState* session, ObjectId object) const;
+  std::string name(const SessionState* session, ObjectId object, int chunk) const;
+  schedule::LoadToken token_of(SessionState& session, ObjectId object, int chunk) const;
+
+  const WorldOptions options_;
+  arenas::Budget budget_;
+  arenas::BlockArena preparation_, execution_, io_;
+  std::vector<std::unique_ptr<SessionState>> sessions_;
+  std::vector<bool> closed_;
+  std::vector<FakeLoad> loads_;
+  std::vector<FakePublish> publishes_;
+  std::vector<std::deque<FakeSegment>> chains_;  // by slot
+  std::vector<ReadOrder> reads_;                 // unfinished, in the order of submission
+  std::deque<FakeDiscard> discards_;
+  bool withheld_ = false;
+  Log log_;
+  std::unique_ptr<Policy> policy_;
+};
+
+Error io_error();  // as a device gives it
+
+// Calls body(choose) until every sequence of choices has been taken, at most `limit` times; choose(n) is below n.
+// Returns how often.
+size_t every_order(const std::function<void(const std::function<size_t(size_t)>&)>& body, size_t limit);
+
+}  // namespace ompipe::session::script
