@@ -136,12 +136,14 @@ TEST_CASE("what doesn't pass validation is not published") {
 }
 
 TEST_CASE("a write that failed can't be published, and an unfinished file disappears") {
+  struct FullDisk final : FileOperations {
+    ssize_t write(int, std::span<const std::byte>) override { return -ENOSPC; }
+  } operations;
   TemporaryDirectory directory;
-  FailingOperations operations(2, false);
   {
     auto file = AtomicFile::create(directory.path("f"), operations);
     REQUIRE(file.ok());
-    CHECK(!file->write(bytes_of(kNew)).ok());
+    CHECK(file->write(bytes_of(kNew)).error().errno_value == ENOSPC);
     CHECK(!file->write(bytes_of(kNew)).ok());
     CHECK(!file->publish([](const auto&) { return ok_status(); }).ok());
   }

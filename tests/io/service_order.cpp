@@ -178,6 +178,17 @@ TEST_CASE("withdrawing the head of the queue lets those behind it begin") {
   s.sink.wait_for(3);
 }
 
+TEST_CASE("bytes that one read frees let several others begin") {
+  GatedService s({.threads = 3, .inflight_bytes = 2 * kBlock});
+  s.submit(0, Priority::prefetch, 0, 2 * kBlock);
+  s.device.wait_started(1);
+  s.submit(2, Priority::prefetch, 2);
+  s.submit(3, Priority::prefetch, 3);
+  s.device.open(s.file(), 0);
+  s.device.wait_started(3);  // the thread that became free has taken one only
+  CHECK(s.service.usage().in_flight == 2);
+}
+
 TEST_CASE("reads arrive in any order that the device chooses") {
   GatedService s({.threads = 3});
   for (uint64_t id = 0; id < 3; ++id) s.submit(id, Priority::critical, id);
