@@ -8,11 +8,14 @@ import subprocess
 MAX_LINES = 800
 MAX_COLUMNS = {".h": 120, ".cpp": 120, ".py": 140, ".sh": 140}
 
+# The scheduling layer, its tests, and the benchmark that has plain OpenMP as a peer.
+OPENMP_PLACES = ("omp_runtime/schedule/", "tests/schedule/", "experiments/bench_scheduler")
+
 # (pattern, where it is banned, where it is allowed all the same, what to do instead)
 BANNED = [
     (r"\bsleep_(for|until)\b|\busleep\b|\bnanosleep\b|(?<![\w.>:])sleep\s*\(\s*\d", "", (), "prove order with gates, never with time"),
-    (r"#\s*pragma\s+omp", "", ("omp_runtime/schedule/", "tests/schedule/"), "OpenMP pragmas stand in omp_runtime/schedule only"),
-    (r"#\s*include\s*<omp(-tools)?\.h>", "", ("omp_runtime/schedule/", "tests/schedule/"), "OpenMP stands in omp_runtime/schedule only"),
+    (r"#\s*pragma\s+omp", "", OPENMP_PLACES, "OpenMP pragmas stand in omp_runtime/schedule only"),
+    (r"#\s*include\s*<omp(-tools)?\.h>", "", OPENMP_PLACES, "OpenMP stands in omp_runtime/schedule only"),
     # A private constructor leaves no other way than an owner around `new`.
     (r"(?<![\w.>])(?<!\()new\s+[A-Za-z_:]+[\w:<>]*\s*[({\[]", "", ("arenas/",), "std::make_unique, or an arena"),
     (r"(?<![\w.>=])delete(\[\])?\s+[A-Za-z_]", "", ("arenas/",), "an owner whose destructor does it"),
