@@ -10,13 +10,6 @@ using arenas::Domain;
 using arenas::DomainBytes;
 using store::Residency;
 
-namespace {
-
-// Tokens that only critical work may take: a gang of the usual four objects and a bundle.
-constexpr size_t kReservedTokens = 5;
-
-}  // namespace
-
 // The reservation holds need_of(object); it is empty afterwards. Tokens were looked for before.
 Policy::Grant Policy::admit(SessionState& session, plan::ObjectId id, Priority priority,
                             arenas::Reservation reservation) {
@@ -58,16 +51,18 @@ Policy::Grant Policy::admit(SessionState& session, plan::ObjectId id, Priority p
   return Grant::granted;
 }
 
-// `prepared` may already hold the object's resident bytes, for a preparation that reserved them.
-Policy::Grant Policy::admit_speculative(SessionState& session, plan::ObjectId object, Priority priority,
-                                        arenas::Reservation prepared) {
-  if (free_loads_.size() <= kReservedTokens || free_publishes_.size() <= kReservedTokens) return Grant::refused;
+bool Policy::speculative_tokens() const {
+  return free_loads_.size() > reserved_tokens_ && free_publishes_.size() > reserved_tokens_;
+}
+
+// The resident bytes come from a preparation's reservation where one holds them for the object.
+Policy::Grant Policy::admit_speculative(SessionState& session, plan::ObjectId object, Priority priority) {
+  if (!speculative_tokens()) return Grant::refused;
   DomainBytes need = session.need_of(object);
-  const bool reserved = prepared.left_bytes(Domain::prepared) > 0;
-  if (reserved) need[Domain::prepared] = 0;
+  if (reserved_by(session, object)) need[Domain::prepared] = 0;
   std::optional<arenas::Reservation> reservation = budget_.reserve(need, arenas::Urgency::speculative);
   if (!reservation) return Grant::refused;
-  if (reserved) reservation->merge(std::move(prepared));
+  reservation->merge(take_reserved(session, object));
   return admit(session, object, priority, std::move(*reservation));
 }
 
@@ -130,7 +125,7 @@ void Policy::top_up_chunks() {
 
 bool Policy::add_chunk(const InFlight& item) {
   const plan::PreparedObject& spec = item.session->plan->objects[size_t(item.object)];
-  if (free_loads_.size() <= kReservedTokens) return false;
+  if (free_loads_.size() <= reserved_tokens_) return false;
   arenas::Allocation block;
   arenas::Reservation mapped;
   if (spec.chunk_staging_bytes > 0) {
@@ -184,8 +179,7 @@ void Policy::look_ahead(Invocation& invocation) {
     }
     for (plan::ObjectId object : session.plan->segments[size_t(segment)].requirements) {
       if (session.store->state(object) != Residency::absent) continue;
-      if (admit_speculative(session, object, Priority::prefetch, take_reserved(session, object)) == Grant::refused)
-        return;
+      if (admit_speculative(session, object, Priority::prefetch) == Grant::refused) return;
     }
     invocation.looked_ahead = segment + 1;
   }
@@ -202,7 +196,7 @@ void Policy::raise(SessionState& session, plan::ObjectId id, Priority priority) 
   if (object.aux_pending > 0) promote_reads(true, object.token, object.first_read, spec.aux_reads.size(), priority);
   for (size_t i = 0; i < loads_.size(); ++i) {
     Load& load = loads_[i];
-    if (load.session != &session || load.object != id) continue;
+    if (load.session != &session || load.object != id || load.rows) continue;
     load.effective = priority;
     if (load.reads_pending > 0) {
       promote_reads(false, int32_t(i), load.first_read, spec.chunks[load.chunk].reads.size(), priority);

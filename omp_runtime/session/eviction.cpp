@@ -16,11 +16,12 @@ constexpr uint64_t kNoLiveRun = uint64_t(1) << 62;
 
 }  // namespace
 
-// The gang's bytes, if evicting can make room for them at once.
+// The gang's bytes, if evicting can make room for them at once. Victims whose pages are given back elsewhere are not
+// followed by more than the gang needs: it is asked for again when they are gone.
 std::optional<arenas::Reservation> Policy::reserve_with_eviction(const DomainBytes& gang) {
   for (;;) {
     std::optional<arenas::Reservation> reservation = budget_.reserve(gang, arenas::Urgency::critical);
-    if (reservation || !eviction_helps(gang) || evict_one() != Room::now) return reservation;
+    if (reservation || !eviction_helps(gang) || leaving_suffices(gang) || !evict_one()) return reservation;
   }
 }
 
@@ -34,17 +35,44 @@ bool Policy::eviction_helps(const DomainBytes& gang) const {
   return true;
 }
 
-Policy::Room Policy::evict_one() {
+bool Policy::leaving_suffices(const DomainBytes& gang) const {
+  return leaving_bytes_ > 0 && fits_without(gang, leaving_bytes_);
+}
+
+// Whether the gang would fit if that many of the prepared bytes were gone.
+bool Policy::fits_without(const DomainBytes& gang, uint64_t leaving) const {
+  const arenas::BudgetUsage usage = budget_.usage();
+  const arenas::BudgetLimits limits = budget_.limits();
+  const uint64_t prepared = usage[Domain::prepared].live_bytes + gang[Domain::prepared];
+  uint64_t all = usage.global_bytes;
+  for (Domain domain : {Domain::preparation, Domain::prepared, Domain::execution, Domain::io}) all += gang[domain];
+  return prepared - leaving <= limits.domain_bytes[Domain::prepared] && all - leaving <= limits.global_bytes;
+}
+
+// Whether there would be room if all went that may go: nothing is evicted in vain for a preparation. Asked after a
+// refusal, which has trimmed what was pooled.
+bool Policy::eviction_suffices(const DomainBytes& gang) const {
+  uint64_t evictable = leaving_bytes_;
+  for (const SessionState* session : sessions_) {
+    for (plan::ObjectId id = 0; session->kept == 0 && id < plan::ObjectId(session->objects.size()); ++id) {
+      if (session->store->state(id) == Residency::resident && session->objects[size_t(id)].pins == 0)
+        evictable += session->need_of(id)[Domain::prepared];
+    }
+  }
+  return fits_without(gang, evictable);
+}
+
+// False when nothing may go.
+bool Policy::evict_one() {
   SessionState* from = nullptr;
   for (SessionState* session : sessions_) {
+    if (session->kept > 0) continue;
     if (session->index_stale) refresh_index(*session);
     if (session->evictable.empty()) continue;
     if (!from || session->evictable.top_key() > from->evictable.top_key()) from = session;
   }
-  if (!from) return Room::none;
-  const int leaving = from->leaving;
-  evict(*from, from->evictable.top());
-  return from->leaving > leaving ? Room::later : Room::now;
+  if (from) evict(*from, from->evictable.top());
+  return from != nullptr;
 }
 
 void Policy::evict(SessionState& session, plan::ObjectId id) {
@@ -53,6 +81,7 @@ void Policy::evict(SessionState& session, plan::ObjectId id) {
   --session.resident;
   ++session.evictions;
   ++session.leaving;
+  leaving_bytes_ += session.need_of(id)[Domain::prepared];
   ++counters_.evictions;
   if (effects_.discard(session, id, session.store->evict(id))) discarded(session, id);
   effects_.observer().on_task({.kind = TaskKind::evict,

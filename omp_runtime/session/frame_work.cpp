@@ -14,13 +14,22 @@ exec::HeldBytes hold(arenas::Allocation allocation, const std::shared_ptr<void>&
   return {owner->allocation.data(), owner->allocation.bytes(), owner};
 }
 
-class StoreTable : public exec::ObjectTable {
+// The bytes of a segment's objects: resident ones, and tables of which the rows it looks at lie in a window.
+class SegmentObjects : public exec::ObjectTable {
  public:
-  explicit StoreTable(const store::PreparedStore& store) : store_(store) {}
-  const std::byte* bytes(plan::ObjectId object) const override { return store_.bytes(object); }
+  SegmentObjects(const store::PreparedStore& store, std::span<const RowFetch> rows, plan::SegmentId segment)
+      : store_(store), rows_(rows), segment_(segment) {}
+  const std::byte* bytes(plan::ObjectId object) const override {
+    for (const RowFetch& fetch : rows_) {
+      if (fetch.object == object && fetch.segment == segment_ && fetch.window.data()) return fetch.window.data();
+    }
+    return store_.bytes(object);
+  }
 
  private:
   const store::PreparedStore& store_;
+  const std::span<const RowFetch> rows_;
+  const plan::SegmentId segment_;
 };
 
 // Hands a kernel's tiles to the scheduler.
@@ -68,10 +77,10 @@ void FrameWork::finish(bool succeeded) {
   give_back_(std::move(frame_));
 }
 
-Status FrameWork::run_segment(plan::SegmentId segment, const store::PreparedStore& store, schedule::Worker& worker,
-                              int workers) {
+Status FrameWork::run_segment(plan::SegmentId segment, const store::PreparedStore& store,
+                              std::span<const RowFetch> rows, schedule::Worker& worker, int workers) {
   SharedTiles tiles(worker, workers);
-  return frame_->run_segment(segment, StoreTable(store), tiles);
+  return frame_->run_segment(segment, SegmentObjects(store, rows, segment), tiles);
 }
 
 }  // namespace ompipe::session

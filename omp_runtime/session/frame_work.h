@@ -25,7 +25,8 @@ class FrameWork : public InvocationWork {
   void finish(bool succeeded) override;
 
   // On a compute thread; the segment's requirements are resident and pinned.
-  Status run_segment(plan::SegmentId segment, const store::PreparedStore& store, schedule::Worker& worker, int workers);
+  Status run_segment(plan::SegmentId segment, const store::PreparedStore& store, std::span<const RowFetch> rows,
+                     schedule::Worker& worker, int workers);
 
  private:
   std::unique_ptr<exec::Frame> frame_;

@@ -13,33 +13,40 @@ using store::Residency;
 void Policy::open_gates() {
   auto before = [&](schedule::LoadToken a, schedule::LoadToken b) {
     const Load &x = loads_[size_t(a)], &y = loads_[size_t(b)];
-    const ObjectState &p = x.session->objects[size_t(x.object)], &q = y.session->objects[size_t(y.object)];
-    if (p.error.has_value() != q.error.has_value()) return p.error.has_value();
-    if (p.priority != q.priority) return p.priority < q.priority;
+    if (load_failed(x) != load_failed(y)) return load_failed(x);
+    if (priority_of(x) != priority_of(y)) return priority_of(x) < priority_of(y);
     return plan_position(*x.session, x.object) < plan_position(*y.session, y.object);
   };
   while (!ready_.empty()) {
     const auto best = std::min_element(ready_.begin(), ready_.end(), before);
     Load& load = loads_[size_t(*best)];
-    ObjectState& object = load.session->objects[size_t(load.object)];
-    load.noop = object.error.has_value();
-    const bool critical = load.noop || object.priority == Priority::critical;
+    load.noop = load_failed(load);
+    const bool critical = load.noop || priority_of(load) == Priority::critical;
     if (!load.noop && open_ > options_.threads) return;
     if (!critical && scheduler_->critical_waiting()) return;
     const schedule::LoadToken token = *best;
     ready_.erase(best);
     if (!load.noop) ++open_;
-    if (!load.noop && load.session->store->state(load.object) == Residency::loading)
+    if (!load.noop && !load.rows && load.session->store->state(load.object) == Residency::loading)
       load.session->store->first_chunk(load.object);
     load.opened = true;
-    load.effective = object.priority;
+    load.effective = priority_of(load);
     load.opened_ns = now_ns();
     scheduler_->open_load(token, critical ? TaskClass::critical : TaskClass::speculative);
   }
 }
 
+bool Policy::load_failed(const Load& load) const {
+  return load.rows ? load.rows->error.has_value() : load.session->objects[size_t(load.object)].error.has_value();
+}
+
+Priority Policy::priority_of(const Load& load) const {
+  return load.rows ? Priority::critical : load.session->objects[size_t(load.object)].priority;
+}
+
 void Policy::prepacked(schedule::LoadToken token) {
   Load& load = loads_[size_t(token)];
+  if (load.rows) return slice_packed(token);
   SessionState& session = *load.session;
   const plan::ObjectId id = load.object;
   const plan::PreparedObject& spec = session.plan->objects[size_t(id)];

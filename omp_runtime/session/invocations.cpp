@@ -28,12 +28,20 @@ void Policy::submit(std::unique_ptr<Invocation> invocation) {
   const Status status = fits(*invocation->session, BlockArena::rounded_bytes(invocation->work->execution_bytes()),
                              rounded_outputs(*invocation->work));
   if (!status.ok()) {
-    invocation->work->finish(false);
-    invocation->completion->complete(status);
+    refuse(std::move(invocation), status);
     return;
   }
   ++invocation->session->pending;
   pending_.push_back(std::move(invocation));
+}
+
+// Ends an invocation that has never started. It is destroyed before its handle is terminal: it may hold the last but
+// one reference to the runtime, whose destructor must run on the waiter's thread.
+void Policy::refuse(std::unique_ptr<Invocation> invocation, Status status) {
+  invocation->work->finish(false);
+  const std::shared_ptr<Completion> completion = invocation->completion;
+  invocation.reset();
+  completion->complete(std::move(status));
 }
 
 void Policy::start_invocations() {
@@ -105,54 +113,71 @@ bool Policy::create_segments() {
   return true;
 }
 
+// What the segment misses, as one gang; nothing while something of it is on its way out or failing, which has to end
+// first.
+std::optional<Policy::SegmentNeed> Policy::need_of(Invocation& invocation, const plan::Segment& segment) {
+  SessionState& session = *invocation.session;
+  SegmentNeed need;
+  for (plan::ObjectId id : segment.requirements) {
+    if (const RowFetch* fetch = rows_for(invocation, id)) {
+      ++need.missing;
+      need.gang[Domain::preparation] += fetch->staging_bytes();
+      continue;
+    }
+    const Residency state = session.store->state(id);
+    if (state == Residency::evicting || fails_still(session, id)) return std::nullopt;
+    if (state != Residency::absent && state != Residency::failed) continue;
+    ++need.missing;
+    DomainBytes bytes = session.need_of(id);
+    if (reserved_by(session, id)) bytes[Domain::prepared] = 0;
+    for (Domain domain : arenas::kDomains) need.gang[domain] += bytes[domain];
+  }
+  return need;
+}
+
+void Policy::pin(SessionState& session, const plan::Segment& segment) {
+  for (plan::ObjectId id : segment.requirements) {
+    ++session.objects[size_t(id)].pins;
+    session.evictable.remove(id);
+  }
+}
+
+void Policy::unpin(SessionState& session, const plan::Segment& segment) {
+  for (plan::ObjectId id : segment.requirements) {
+    --session.objects[size_t(id)].pins;
+    used(session, id);
+  }
+}
+
 // All that the segment misses is reserved as one gang, all or none: bytes and tokens. Reserved one by one, two
 // invocations could take each other's room for ever.
 Policy::Grant Policy::create_segment(Invocation& invocation) {
   SessionState& session = *invocation.session;
   const plan::Segment& segment = session.plan->segments[size_t(invocation.created)];
-  size_t missing = 0;
-  DomainBytes gang;
-  for (plan::ObjectId id : segment.requirements) {
-    const Residency state = session.store->state(id);
-    if (state == Residency::evicting) return Grant::refused;
-    if (session.objects[size_t(id)].error && state != Residency::failed)
-      return Grant::refused;  // failing: it settles first
-    if (state == Residency::absent || state == Residency::failed) {
-      ++missing;
-      const DomainBytes need = session.need_of(id);
-      for (Domain domain : arenas::kDomains) gang[domain] += need[domain];
-    }
-  }
-  if (missing > free_loads_.size() || missing > free_publishes_.size()) return Grant::refused;
-  for (plan::ObjectId id : segment.requirements) {
-    ++session.objects[size_t(id)].pins;
-    session.evictable.remove(id);
-  }
+  const std::optional<SegmentNeed> need = need_of(invocation, segment);
+  if (!need || need->missing > free_loads_.size() || need->missing > free_publishes_.size()) return Grant::refused;
+  pin(session, segment);
   arenas::Reservation reservation;
-  if (missing > 0) {
-    for (plan::ObjectId id : segment.requirements) {
-      const Residency state = session.store->state(id);
-      if (state != Residency::absent && state != Residency::failed) continue;
-      arenas::Reservation reserved = take_reserved(session, id);
-      gang[Domain::prepared] -= reserved.left_bytes(Domain::prepared);
-      reservation.merge(std::move(reserved));
-    }
-    std::optional<arenas::Reservation> granted = reserve_with_eviction(gang);
+  if (need->missing > 0) {
+    std::optional<arenas::Reservation> granted = reserve_with_eviction(need->gang);
     if (!granted) {
-      for (plan::ObjectId id : segment.requirements) {
-        --session.objects[size_t(id)].pins;
-        used(session, id);
-      }
+      unpin(session, segment);
       return Grant::refused;
     }
-    reservation.merge(std::move(*granted));
+    reservation = std::move(*granted);
+    invocation.hot = false;
   }
-  if (missing > 0) invocation.hot = false;
   Invocation::LiveSegment live{invocation.created, {}};
   named_scratch_.clear();
   for (plan::ObjectId id : segment.requirements) {
+    if (RowFetch* fetch = rows_for(invocation, id)) {
+      start_rows(invocation, *fetch, reservation.split({{Domain::preparation, fetch->staging_bytes()}}));
+      named_scratch_.push_back(fetch->token);
+      continue;
+    }
     const Residency state = session.store->state(id);
     if (state == Residency::absent || state == Residency::failed) {
+      reservation.merge(take_reserved(session, id));
       admit(session, id, Priority::critical, reservation.split(session.need_of(id)));
     }
     if (session.store->state(id) == Residency::resident) continue;
@@ -168,6 +193,13 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
   return Grant::granted;
 }
 
+// A generation ends when every read and task of it is terminal, those that waited for it too; only then the next one
+// may start.
+bool Policy::fails_still(const SessionState& session, plan::ObjectId id) const {
+  const ObjectState& object = session.objects[size_t(id)];
+  return object.error && object.token >= 0;
+}
+
 void Policy::segment_done(schedule::SlotToken slot) {
   Invocation& invocation = *slots_[size_t(slot)];
   SessionState& session = *invocation.session;
@@ -181,10 +213,8 @@ void Policy::segment_done(schedule::SlotToken slot) {
     release_token(session, id);
   }
   const plan::Segment& segment = session.plan->segments[size_t(reported.segment)];
-  for (plan::ObjectId id : segment.requirements) {
-    --session.objects[size_t(id)].pins;
-    used(session, id);
-  }
+  unpin(session, segment);
+  end_rows(invocation, reported.segment);
   if (invocation.body_error && !invocation.error) fail(invocation, *invocation.body_error, "segment " + segment.name);
   const bool ended =
       invocation.error || invocation.cancelled || invocation.done == plan::SegmentId(session.plan->segments.size());
@@ -237,12 +267,11 @@ void Policy::cancel(const Completion& handle) {
   }
   for (size_t i = 0; i < pending_.size(); ++i) {
     if (pending_[i]->completion.get() != &handle) continue;
-    const std::unique_ptr<Invocation> invocation = std::move(pending_[i]);
+    std::unique_ptr<Invocation> invocation = std::move(pending_[i]);
     pending_.erase(pending_.begin() + ptrdiff_t(i));
     --invocation->session->pending;
-    invocation->work->finish(false);
-    invocation->completion->complete(
-        Error{ErrorKind::cancelled, "run", invocation->session->plan->model->metadata().path, "cancelled"});
+    const std::string& model = invocation->session->plan->model->metadata().path;
+    refuse(std::move(invocation), Error{ErrorKind::cancelled, "run", model, "cancelled"});
     return;
   }
   for (const std::unique_ptr<Invocation>& invocation : live_) {

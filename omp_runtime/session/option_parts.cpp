@@ -26,6 +26,8 @@ PolicyOptions policy_options(const RuntimeOptions& options) {
   result.io_threads = options.io_threads;
   if (options.load_tokens > 0) result.load_tokens = options.load_tokens;
   if (options.publish_tokens > 0) result.publish_tokens = options.publish_tokens;
+  result.load_tokens =
+      std::min(result.load_tokens, schedule::load_tokens_that_fit(result.threads, result.publish_tokens));
   return result;
 }
 

@@ -12,6 +12,9 @@ using arenas::DomainBytes;
 
 namespace {
 
+// A gang of the usual four objects and a bundle.
+constexpr size_t kReservedTokens = 5;
+
 uint64_t total_of(const DomainBytes& bytes) {
   uint64_t total = 0;
   for (Domain domain : arenas::kDomains) {
@@ -72,6 +75,8 @@ Policy::Policy(const PolicyOptions& options, arenas::Budget& budget, BlockArena&
       io_(io),
       effects_(effects),
       chunk_window_(size_t(options.threads + 2 * options.io_threads + 2)),
+      reserved_tokens_(
+          std::min<size_t>(kReservedTokens, size_t(std::min(options.load_tokens, options.publish_tokens)) / 2)),
       loads_(size_t(options.load_tokens)),
       slots_(schedule::kMaxSlots),
       publishes_(size_t(options.publish_tokens)) {
@@ -109,6 +114,11 @@ void Policy::read_done(uint64_t id, std::optional<Error> error) {
   }
   Load& load = loads_[size_t(token)];
   --load.reads_pending;
+  if (load.rows) {
+    if (error && !load.rows->error) load.rows->error = *error;
+    ready_.push_back(token);
+    return;
+  }
   if (error) object_failed(*load.session, load.object, *error);
   if (load.reads_pending == 0 && load.session->objects[size_t(load.object)].aux_pending == 0) ready_.push_back(token);
 }
@@ -122,17 +132,20 @@ Policy::ReadTarget Policy::read_target(uint64_t read_id) const {
 void Policy::discarded(SessionState& session, plan::ObjectId object) {
   session.store->gone(object);
   --session.leaving;
+  leaving_bytes_ -= session.need_of(object)[Domain::prepared];
 }
 
 void Policy::pump() {
-  start_invocations();
-  if (create_segments()) {
-    serve_preparations();
-    look_ahead();
-  }
-  top_up_chunks();
-  open_gates();
-  finish_preparations();
+  do {
+    start_invocations();
+    if (create_segments() || (withdraw_preparations() && create_segments())) {
+      serve_preparations();
+      look_ahead();
+    }
+    top_up_rows();
+    top_up_chunks();
+    open_gates();
+  } while (finish_preparations());  // what one gives back others may wait for
   close_idle_sessions();
 }
 

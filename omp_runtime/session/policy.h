@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -97,26 +98,40 @@ class Policy {
   };
 
   // invocations.cpp
+  void refuse(std::unique_ptr<Invocation> invocation, Status status);
   void start_invocations();
   bool start(Invocation& invocation);
   bool create_segments();
+  struct SegmentNeed {
+    size_t missing = 0;  // tokens of each pool
+    arenas::DomainBytes gang;
+  };
+  std::optional<SegmentNeed> need_of(Invocation& invocation, const plan::Segment& segment);
+  void pin(SessionState& session, const plan::Segment& segment);
+  void unpin(SessionState& session, const plan::Segment& segment);
   Grant create_segment(Invocation& invocation);
+  bool fails_still(const SessionState& session, plan::ObjectId object) const;
   void fail(Invocation& invocation, const Error& error, const std::string& task);
   void finish(Invocation& invocation);
   void note_segment(Invocation& invocation, plan::SegmentId segment);
 
   // preparations.cpp
   void serve_preparations();
+  Status fits(const Preparation& preparation) const;
   bool start(Preparation& preparation);
+  bool admit_alone(SessionState& session, plan::ObjectId object);
   void advance(Preparation& preparation);
+  bool withdraw_preparations();
+  bool nothing_under_way() const;
   void object_settled(SessionState& session, plan::ObjectId object, const std::optional<Error>& error);
-  void finish_preparations();
-  arenas::Reservation take_reserved(SessionState& session, plan::ObjectId object);
+  bool finish_preparations();
+  Preparation* reserved_by(const SessionState& session, plan::ObjectId object) const;
+  arenas::Reservation take_reserved(const SessionState& session, plan::ObjectId object);
 
   // admission.cpp
   Grant admit(SessionState& session, plan::ObjectId object, Priority priority, arenas::Reservation reservation);
-  Grant admit_speculative(SessionState& session, plan::ObjectId object, Priority priority,
-                          arenas::Reservation prepared);
+  bool speculative_tokens() const;
+  Grant admit_speculative(SessionState& session, plan::ObjectId object, Priority priority);
   void submit_chunk(SessionState& session, plan::ObjectId object, schedule::LoadToken token, arenas::Allocation block,
                     arenas::Reservation mapped);
   void top_up_chunks();
@@ -125,7 +140,18 @@ class Policy {
   void look_ahead(Invocation& invocation);
   void raise(SessionState& session, plan::ObjectId object, Priority priority);
 
+  // rows.cpp
+  RowFetch* rows_for(Invocation& invocation, plan::ObjectId object);
+  void start_rows(Invocation& invocation, RowFetch& fetch, arenas::Reservation reservation);
+  void submit_slice(SessionState& session, RowFetch& fetch, schedule::LoadToken token);
+  void top_up_rows();
+  void slice_packed(schedule::LoadToken token);
+  void settle_rows(SessionState& session, RowFetch& fetch);
+  void end_rows(Invocation& invocation, plan::SegmentId segment);
+
   // gates.cpp
+  bool load_failed(const Load& load) const;
+  Priority priority_of(const Load& load) const;
   void open_gates();
   void publish(SessionState& session, plan::ObjectId object);
   void object_failed(SessionState& session, plan::ObjectId object, const Error& error);
@@ -136,10 +162,12 @@ class Policy {
   void forget_in_flight(SessionState& session, plan::ObjectId object);
 
   // eviction.cpp
-  enum class Room : uint8_t { now, later, none };
   std::optional<arenas::Reservation> reserve_with_eviction(const arenas::DomainBytes& gang);
   bool eviction_helps(const arenas::DomainBytes& gang) const;
-  Room evict_one();
+  bool leaving_suffices(const arenas::DomainBytes& gang) const;
+  bool eviction_suffices(const arenas::DomainBytes& gang) const;
+  bool fits_without(const arenas::DomainBytes& gang, uint64_t leaving) const;
+  bool evict_one();
   void evict(SessionState& session, plan::ObjectId object);
   uint64_t eviction_key(const SessionState& session, plan::ObjectId object) const;
   void refresh_index(SessionState& session);
@@ -161,7 +189,8 @@ class Policy {
   arenas::BlockArena &preparation_, &execution_, &io_;
   Effects& effects_;
   schedule::Scheduler* scheduler_ = nullptr;
-  const size_t chunk_window_;  // loads in flight beyond which no object takes a second chunk
+  const size_t chunk_window_;     // loads in flight beyond which no object takes a second chunk
+  const size_t reserved_tokens_;  // of each pool, that only critical work may take
 
   std::vector<SessionState*> sessions_;
   std::vector<std::unique_ptr<Invocation>> live_, pending_;  // by age
@@ -176,6 +205,7 @@ class Policy {
   std::vector<schedule::PublishToken> named_scratch_;
   int open_ = 0;  // opened prepacks that have not reported, no-ops apart
   uint64_t next_age_ = 1, bytes_in_flight_ = 0;
+  uint64_t leaving_bytes_ = 0;  // prepared, of evicted objects whose pages are being given back
   uint32_t sequence_ = 0;
   PolicyCounters counters_;
 };

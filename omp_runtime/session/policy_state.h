@@ -13,6 +13,7 @@
 #include "completion.h"
 #include "eviction_index.h"
 #include "ompipe/arenas/block_arena.h"
+#include "ompipe/arenas/window.h"
 #include "ompipe/io/payload.h"
 #include "ompipe/plan/plan.h"
 #include "ompipe/schedule/limits.h"
@@ -24,6 +25,7 @@
 namespace ompipe::session {
 
 struct SessionState;
+struct Invocation;
 
 // The work of an invocation that is not policy: its frame. Faked by scripted tests.
 class InvocationWork {
@@ -44,6 +46,25 @@ struct BodyTimes {
   int32_t lane = 0;
 };
 
+// The recipe `rows` of one segment's table: the digest slices that hold the rows asked for, read to their own places in
+// a window, each checked against its hash. Nothing becomes resident.
+struct RowFetch {
+  plan::SegmentId segment = -1;
+  plan::ObjectId object = -1;
+  std::vector<uint64_t> slices;     // ascending; set at submission
+  std::vector<io::Hash128> hashes;  // of these slices; empty under --verify never
+  // While its segment is live:
+  Invocation* invocation = nullptr;
+  schedule::PublishToken token = -1;  // -1: not used
+  arenas::Reservation reservation;    // the slices' bytes, in the PreparationArena
+  arenas::Window window;
+  size_t next = 0, done = 0;
+  int live_loads = 0;
+  std::optional<Error> error;
+
+  uint64_t staging_bytes() const { return slices.size() * io::kSliceBytes; }
+};
+
 struct Invocation {
   SessionState* session = nullptr;
   std::unique_ptr<InvocationWork> work;
@@ -58,6 +79,7 @@ struct Invocation {
     plan::SegmentId segment = -1;
     std::vector<plan::ObjectId> named;
   };
+  std::vector<RowFetch> rows;     // of its tables, in the order of segments; never resized after submission
   std::vector<LiveSegment> live;  // at most schedule::kSegmentsAhead, oldest first
   std::optional<Error> error;
   bool cancelled = false;
@@ -75,9 +97,10 @@ struct Invocation {
 struct Preparation {
   SessionState* session = nullptr;
   std::shared_ptr<Completion> completion;
-  bool started = false;  // its bytes are reserved
+  bool started = false;  // its bytes are reserved; no longer once they were withdrawn for a refused gang
   bool fill_to_limit = false;
-  std::vector<bool> wanted;        // by object: not yet published once
+  std::vector<bool> wanted;        // by object: absent when it last started, and not settled since
+  std::vector<bool> settled;       // by object: published once since it first started, or failed
   std::vector<bool> reserved_for;  // by object: its prepared bytes are in `reservation`
   size_t outstanding = 0;          // objects wanted
   plan::ObjectId cursor = 0;
@@ -118,6 +141,7 @@ struct SessionState {
   bool index_stale = false;  // keys must be computed anew before the next eviction
   uint64_t clock = 0;        // segments, in the pace of its foremost invocation
   uint64_t evictions = 0;
+  int kept = 0;  // > 0: nothing of it may be evicted
   int live_invocations = 0, pending = 0, preparations = 0, in_flight = 0, leaving = 0;
   size_t resident = 0;
   bool fully_prepared = false;
@@ -130,6 +154,7 @@ struct Load {
   SessionState* session = nullptr;  // null: the token is free
   plan::ObjectId object = -1;
   uint32_t chunk = 0;
+  RowFetch* rows = nullptr;  // null: a chunk of the object; else `chunk` is a slice of its table
   arenas::Allocation block;
   arenas::Reservation mapped_reservation;
   io::MappedBytes mapped;

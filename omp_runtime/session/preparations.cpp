@@ -14,99 +14,166 @@ using store::Residency;
 void Policy::prepare(std::unique_ptr<Preparation> preparation) {
   SessionState& session = *preparation->session;
   const size_t objects = session.objects.size();
-  preparation->wanted.assign(objects, false);
-  preparation->reserved_for.assign(objects, false);
-  DomainBytes whole = session.largest_gang;
-  whole[Domain::prepared] = session.plan->packed_bytes;
-  if (!preparation->fill_to_limit) {
-    DomainBytes staging;
-    for (plan::ObjectId id = 0; id < plan::ObjectId(objects); ++id) {
-      const DomainBytes need = session.need_of(id);
-      for (Domain domain : {Domain::preparation, Domain::mapped})
-        staging[domain] = std::max(staging[domain], need[domain]);
-    }
-    staging[Domain::prepared] = session.plan->packed_bytes;
-    if (Status status = budget_.fits_limits(staging, "prepare", session.plan->model->metadata().path); !status.ok()) {
-      preparation->completion->complete(std::move(status));
-      return;
-    }
+  for (std::vector<bool>* set : {&preparation->wanted, &preparation->settled, &preparation->reserved_for})
+    set->assign(objects, false);
+  if (Status status = fits(*preparation); !status.ok()) {
+    preparation->completion->complete(std::move(status));
+    return;
   }
   ++session.preparations;
   preparations_.push_back(std::move(preparation));
 }
 
+// Everything resident at once, and the staging of one object, beside what is kept for critical work.
+Status Policy::fits(const Preparation& preparation) const {
+  if (preparation.fill_to_limit) return ok_status();
+  const SessionState& session = *preparation.session;
+  const std::string& model = session.plan->model->metadata().path;
+  DomainBytes need;
+  for (plan::ObjectId id = 0; id < plan::ObjectId(session.objects.size()); ++id) {
+    for (Domain domain : {Domain::preparation, Domain::mapped})
+      need[domain] = std::max(need[domain], session.need_of(id)[domain]);
+  }
+  need[Domain::prepared] = session.plan->packed_bytes;
+  if (Status status = budget_.fits_limits(need, "prepare", model); !status.ok()) return status;
+  const arenas::BudgetLimits limits = budget_.limits();
+  const uint64_t total = need[Domain::preparation] + need[Domain::prepared];
+  if (limits.global_bytes - total >= limits.critical_reserve_bytes) return ok_status();
+  return Error{
+      ErrorKind::cannot_fit, "prepare", model,
+      fmt::format("{} bytes are needed (prepared {}, staging {}) beside a critical reserve of {}, the limit is {}",
+                  total, need[Domain::prepared], need[Domain::preparation], limits.critical_reserve_bytes,
+                  limits.global_bytes)};
+}
+
 void Policy::serve_preparations() {
   for (const std::unique_ptr<Preparation>& preparation : preparations_) {
     if (preparation->error) continue;
-    if (!preparation->started && !start(*preparation)) return;
-    advance(*preparation);
+    if (preparation->started || start(*preparation)) {
+      advance(*preparation);
+    } else if (!preparation->error) {
+      return;
+    }
   }
 }
 
-// Reserves the prepared bytes of the whole missing set at once; pending until that is granted.
+// Reserves the prepared bytes of the whole missing set at once; pending until that is granted. What the session has
+// already is not evicted for it.
 bool Policy::start(Preparation& preparation) {
   SessionState& session = *preparation.session;
+  const auto objects = plan::ObjectId(session.objects.size());
   DomainBytes missing;
-  for (plan::ObjectId id = 0; id < plan::ObjectId(session.objects.size()); ++id) {
+  for (plan::ObjectId id = 0; id < objects; ++id) {
     const Residency state = session.store->state(id);
-    if (state == Residency::evicting) return false;
+    if (state == Residency::evicting || fails_still(session, id)) return false;
     if (state == Residency::absent || state == Residency::failed)
       missing[Domain::prepared] += session.need_of(id)[Domain::prepared];
   }
   if (!preparation.fill_to_limit && missing[Domain::prepared] > 0) {
-    std::optional<arenas::Reservation> reservation = reserve_with_eviction(missing);
-    if (!reservation) return false;
+    ++session.kept;
+    std::optional<arenas::Reservation> reservation = budget_.reserve(missing, arenas::Urgency::critical);
+    if (!reservation && eviction_suffices(missing)) reservation = reserve_with_eviction(missing);
+    --session.kept;
+    if (!reservation) {
+      if (nothing_under_way())
+        preparation.error = budget_.refusal(missing, "prepare", session.plan->model->metadata().path);
+      return false;
+    }
     preparation.reservation = std::move(*reservation);
   }
-  for (plan::ObjectId id = 0; id < plan::ObjectId(session.objects.size()); ++id) {
+  preparation.outstanding = 0;
+  preparation.cursor = 0;
+  for (plan::ObjectId id = 0; id < objects; ++id) {
     const Residency state = session.store->state(id);
-    if (state == Residency::resident) continue;
-    preparation.wanted[size_t(id)] = true;
+    const bool wanted = state != Residency::resident && !preparation.settled[size_t(id)];
+    preparation.wanted[size_t(id)] = wanted;
     preparation.reserved_for[size_t(id)] =
         !preparation.fill_to_limit && (state == Residency::absent || state == Residency::failed);
-    ++preparation.outstanding;
+    preparation.outstanding += wanted;
   }
   preparation.started = true;
   return true;
 }
 
-// Admits the next objects while tokens and staging last. An object that was published once, or is on its way, is passed
-// over.
+// Whether an event of the policy's own may still give bytes back.
+bool Policy::nothing_under_way() const { return live_.empty() && in_flight_.empty() && leaving_bytes_ == 0; }
+
+// Preparations that have reserved bytes which they have not drawn give them back to a refused gang, and are pending
+// again: held, they would wait for staging beside invocations that wait for them. True if there were any.
+bool Policy::withdraw_preparations() {
+  bool any = false;
+  for (const std::unique_ptr<Preparation>& preparation : preparations_) {
+    if (preparation->reservation.left_bytes(Domain::prepared) == 0) continue;
+    preparation->reservation.release();
+    preparation->reserved_for.assign(preparation->reserved_for.size(), false);
+    preparation->started = false;
+    any = true;
+  }
+  return any;
+}
+
+// Nothing gives staging back any more but what others have resident: that goes.
+bool Policy::admit_alone(SessionState& session, plan::ObjectId id) {
+  DomainBytes need = session.need_of(id);
+  if (reserved_by(session, id)) need[Domain::prepared] = 0;
+  ++session.kept;
+  std::optional<arenas::Reservation> reservation = reserve_with_eviction(need);
+  --session.kept;
+  if (!reservation) return false;
+  reservation->merge(take_reserved(session, id));
+  admit(session, id, Priority::prefetch, std::move(*reservation));
+  return true;
+}
+
+// Admits the next objects while tokens and staging last: in two rounds, because a table that is read by rows meanwhile
+// is nobody's next. An object that was published once, or is on its way, is passed over.
 void Policy::advance(Preparation& preparation) {
   SessionState& session = *preparation.session;
-  for (; preparation.cursor < plan::ObjectId(session.objects.size()); ++preparation.cursor) {
-    const plan::ObjectId id = preparation.cursor;
+  const auto objects = plan::ObjectId(session.objects.size());
+  for (; preparation.cursor < 2 * objects; ++preparation.cursor) {
+    const plan::ObjectId id = preparation.cursor % objects;
+    const bool second_round = preparation.cursor >= objects;
+    if (session.plan->objects[size_t(id)].row_addressable != second_round) continue;
     const Residency state = session.store->state(id);
     if (!preparation.wanted[size_t(id)] || (state != Residency::absent && state != Residency::failed)) continue;
-    if (free_loads_.size() <= schedule::kSegmentsAhead || free_publishes_.size() <= schedule::kSegmentsAhead) return;
-    arenas::Reservation prepared = take_reserved(session, id);
-    if (admit_speculative(session, id, Priority::prefetch, std::move(prepared)) == Grant::granted) continue;
-    if (!preparation.fill_to_limit || !in_flight_.empty()) return;
-    // Filled to the limit: what is left stays absent.
-    for (plan::ObjectId rest = id; rest < plan::ObjectId(session.objects.size()); ++rest) {
-      if (!preparation.wanted[size_t(rest)]) continue;
-      preparation.wanted[size_t(rest)] = false;
-      --preparation.outstanding;
+    if (fails_still(session, id) || !speculative_tokens()) return;
+    if (admit_speculative(session, id, Priority::prefetch) == Grant::granted) continue;
+    if (!nothing_under_way()) return;
+    if (!preparation.fill_to_limit) {
+      if (admit_alone(session, id)) continue;
+      if (nothing_under_way())
+        preparation.error = budget_.refusal(session.need_of(id), "prepare", session.plan->objects[size_t(id)].name);
+      return;
     }
+    // Filled to the limit: what is left stays absent.
+    preparation.wanted.assign(size_t(objects), false);
+    preparation.outstanding = 0;
     return;
   }
 }
 
-// Prepared bytes that some preparation reserved for this object and nobody has drawn; empty if there are none.
-arenas::Reservation Policy::take_reserved(SessionState& session, plan::ObjectId id) {
+// The preparation that holds prepared bytes for this object which nobody has drawn; null if there is none.
+Preparation* Policy::reserved_by(const SessionState& session, plan::ObjectId id) const {
   for (const std::unique_ptr<Preparation>& preparation : preparations_) {
-    if (preparation->session != &session || !preparation->started || !preparation->reserved_for[size_t(id)]) continue;
-    preparation->reserved_for[size_t(id)] = false;
-    return preparation->reservation.split({{Domain::prepared, session.need_of(id)[Domain::prepared]}});
+    if (preparation->session == &session && preparation->reserved_for[size_t(id)]) return preparation.get();
   }
-  return {};
+  return nullptr;
+}
+
+// These bytes, out of the preparation's reservation; empty if there are none.
+arenas::Reservation Policy::take_reserved(const SessionState& session, plan::ObjectId id) {
+  Preparation* const holder = reserved_by(session, id);
+  if (!holder) return {};
+  holder->reserved_for[size_t(id)] = false;
+  return holder->reservation.split({{Domain::prepared, session.need_of(id)[Domain::prepared]}});
 }
 
 // The object is resident, or its generation has failed.
 void Policy::object_settled(SessionState& session, plan::ObjectId id, const std::optional<Error>& error) {
   for (const std::unique_ptr<Preparation>& preparation : preparations_) {
-    if (preparation->session != &session || !preparation->started || !preparation->wanted[size_t(id)]) continue;
+    if (preparation->session != &session || !preparation->wanted[size_t(id)]) continue;
     preparation->wanted[size_t(id)] = false;
+    preparation->settled[size_t(id)] = true;
     --preparation->outstanding;
     if (error && !preparation->error) {
       preparation->error = error;
@@ -116,7 +183,9 @@ void Policy::object_settled(SessionState& session, plan::ObjectId id, const std:
 }
 
 // A failed or cancelled one admits nothing more and is terminal at once; what it has in flight belongs to the session.
-void Policy::finish_preparations() {
+// True if one has ended.
+bool Policy::finish_preparations() {
+  const size_t before = preparations_.size();
   for (size_t i = 0; i < preparations_.size();) {
     Preparation& preparation = *preparations_[i];
     const bool ended = preparation.error || (preparation.started && preparation.outstanding == 0);
@@ -130,6 +199,7 @@ void Policy::finish_preparations() {
     done->reservation.release();
     done->completion->complete(done->error ? Status(*done->error) : ok_status());
   }
+  return preparations_.size() < before;
 }
 
 }  // namespace ompipe::session

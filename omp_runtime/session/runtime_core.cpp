@@ -11,6 +11,7 @@
 #include "ompipe/schedule/environment.h"
 #include "ompipe/schedule/slice.h"
 #include "ompipe/store/prepare_chunk.h"
+#include "option_parts.h"
 
 namespace ompipe::session {
 
@@ -27,18 +28,6 @@ class SilentObserver : public Observer {
   void on_task(const TaskEvent&) noexcept override {}
   void on_milestone(Milestone, uint64_t) noexcept override {}
 };
-
-arenas::BudgetLimits budget_limits(const MemoryLimits& limits) {
-  arenas::BudgetLimits result;
-  result.global_bytes = limits.global_bytes;
-  result.domain_bytes[Domain::preparation] = limits.preparation_bytes;
-  result.domain_bytes[Domain::prepared] = limits.prepared_bytes;
-  result.domain_bytes[Domain::mapped] = limits.mapped_bytes;
-  result.domain_bytes[Domain::execution] = limits.execution_bytes;
-  result.domain_bytes[Domain::io] = limits.io_bytes;
-  result.critical_reserve_bytes = limits.critical_reserve_bytes;
-  return result;
-}
 
 io::Priority io_priority(Priority priority) {
   switch (priority) {
@@ -73,15 +62,6 @@ uint64_t clock_ns(clockid_t clock) {
 int32_t next_executor() {
   static std::atomic<int32_t> last{0};
   return ++last;
-}
-
-PolicyOptions policy_options(const RuntimeOptions& options) {
-  PolicyOptions result;
-  result.threads = options.scheduler == "sequential" ? 1 : options.threads;
-  result.io_threads = options.io_threads;
-  if (options.load_tokens > 0) result.load_tokens = options.load_tokens;
-  if (options.publish_tokens > 0) result.publish_tokens = options.publish_tokens;
-  return result;
 }
 
 }  // namespace
@@ -209,6 +189,7 @@ void RuntimeCore::on_message(const Message& message) {
 void RuntimeCore::prepack(schedule::LoadToken token, schedule::Worker& worker) noexcept {
   Load& load = policy_.load(token);
   if (load.noop) return;
+  if (load.rows) return check_slice(load, worker);
   SessionState& session = *load.session;
   store::ChunkJob job;
   job.plan = session.plan.get();
@@ -224,6 +205,30 @@ void RuntimeCore::prepack(schedule::LoadToken token, schedule::Worker& worker) n
   load.times = {start_ns, now_ns(), thread_cpu_ns() - start_cpu_ns, worker.index()};
 }
 
+// A slice of a table that was read for its rows: used where it lies, once its hash is right.
+void RuntimeCore::check_slice(Load& load, schedule::Worker& worker) {
+  const RowFetch& fetch = *load.rows;
+  const uint64_t start_ns = now_ns(), start_cpu_ns = thread_cpu_ns();
+  if (!fetch.hashes.empty()) {
+    const auto place = std::lower_bound(fetch.slices.begin(), fetch.slices.end(), load.chunk) - fetch.slices.begin();
+    const uint64_t begin = load.chunk * io::kSliceBytes;
+    const io::Hash128 found = io::slice_hash({fetch.window.data() + begin, load.bytes});
+    if (!(found == fetch.hashes[size_t(place)])) {
+      const plan::PreparedExecutionPlan& plan = *load.session->plan;
+      const model::Payload& payload = plan.model->payload(plan.objects[size_t(load.object)].sources[0].payload);
+      load.error = Error{.kind = ErrorKind::bad_model,
+                         .phase = "digest",
+                         .subject = payload.name,
+                         .reason = fmt::format("slice {}: expected {}, found {}", load.chunk,
+                                               io::format_hash(fetch.hashes[size_t(place)]), io::format_hash(found)),
+                         .file = plan.model->files()[size_t(payload.file)].path,
+                         .offset = payload.offset + begin,
+                         .length = load.bytes};
+    }
+  }
+  load.times = {start_ns, now_ns(), thread_cpu_ns() - start_cpu_ns, worker.index()};
+}
+
 void RuntimeCore::segment(schedule::SlotToken slot, schedule::Worker& worker) noexcept {
   Invocation& invocation = policy_.invocation(slot);
   const plan::SegmentId segment = invocation.next_to_run++;
@@ -231,8 +236,9 @@ void RuntimeCore::segment(schedule::SlotToken slot, schedule::Worker& worker) no
   times = {};
   if (invocation.suppressed.load()) return;
   const uint64_t start_ns = now_ns(), start_cpu_ns = thread_cpu_ns();
-  const Status status = static_cast<FrameWork&>(*invocation.work)
-                            .run_segment(segment, *invocation.session->store, worker, scheduler_->threads());
+  const Status status =
+      static_cast<FrameWork&>(*invocation.work)
+          .run_segment(segment, *invocation.session->store, invocation.rows, worker, scheduler_->threads());
   times = {start_ns, now_ns(), thread_cpu_ns() - start_cpu_ns, worker.index()};
   if (status.ok()) return;
   invocation.body_error = status.error();
@@ -313,15 +319,6 @@ void RuntimeCore::read_finished_message(std::unique_ptr<io::Completion> completi
     error->subject = object.name;
   }
   policy_.read_done(completion->id, std::move(error));
-}
-
-Status RuntimeCore::tokens_suffice(const plan::PreparedExecutionPlan& plan) const {
-  const PolicyOptions pools = policy_options(options_);
-  const int needed = plan.largest_gang.objects;
-  const int there = std::min({pools.load_tokens, pools.publish_tokens, schedule::kMaxNamed});
-  if (needed <= there) return ok_status();
-  return Error{ErrorKind::usage, "plan", plan.model->metadata().path,
-               fmt::format("a segment needs {} objects at once; the token pools allow {}", needed, there)};
 }
 
 RuntimeFigures RuntimeCore::figures() {

@@ -33,8 +33,6 @@ class RuntimeCore : public schedule::Director, public Effects, public io::Comple
   arenas::MemoryBinding binding(arenas::Domain domain) const { return placement_.binding(domain); }
   Policy& policy() { return policy_; }
   int workers() const { return scheduler_->threads(); }
-  // Whether the largest gang of a plan fits the token pools; usage, with the numbers, if not.
-  Status tokens_suffice(const plan::PreparedExecutionPlan& plan) const;
   RuntimeFigures figures();
   Status audit();
 
@@ -69,6 +67,7 @@ class RuntimeCore : public schedule::Director, public Effects, public io::Comple
 
   RuntimeCore(const RuntimeOptions& options, arenas::Topology topology, arenas::Placement placement);
   Status start();
+  void check_slice(Load& load, schedule::Worker& worker);
   void read_finished_message(std::unique_ptr<io::Completion> completion);
 
   const RuntimeOptions options_;

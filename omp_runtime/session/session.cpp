@@ -4,6 +4,8 @@
 
 #include "frame_work.h"
 #include "ompipe/model/resolver.h"
+#include "option_parts.h"
+#include "row_fetches.h"
 #include "runtime_core.h"
 
 namespace ompipe::session {
@@ -69,13 +71,10 @@ Result<std::unique_ptr<RuntimeSession>> RuntimeSession::open(std::shared_ptr<Run
   Result<std::shared_ptr<const plan::PreparedExecutionPlan>> plan = plan::build_plan(*model, planning);
   if (!plan.ok()) return plan.error();
   core.observer().on_milestone(Milestone::planned, now_ns());
-  if (Status status = core.tokens_suffice(**plan); !status.ok()) return status.error();
+  if (Status status = tokens_suffice(core.options(), **plan); !status.ok()) return status.error();
 
-  const MemoryLimits& limits = core.options().limits;
-  const bool limited = limits.prepared_bytes != kUnlimited || limits.global_bytes != kUnlimited;
   Result<std::unique_ptr<store::PreparedStore>> store = store::PreparedStore::create(
-      *plan, core.budget(), limited ? arenas::PreparedLayout::separate : arenas::PreparedLayout::packed,
-      core.binding(arenas::Domain::prepared));
+      *plan, core.budget(), prepared_layout(core.options().limits), core.binding(arenas::Domain::prepared));
   if (!store.ok()) return store.error();
   auto state = std::make_unique<SessionState>(*plan, options, std::move(*store));
   SessionState* const bound = state.get();
@@ -118,6 +117,7 @@ ExecutionHandle RuntimeSession::RunAsync(exec::RuntimeContext& context) {
   auto invocation = std::make_unique<Invocation>();
   invocation->session = &core_->state();
   invocation->completion = completion;
+  invocation->rows = row_fetches(*core_->state().plan, core_->state().options.verify, context);
   SessionCore* const core = core_.get();
   invocation->work =
       std::make_unique<FrameWork>(std::move(frame), context, core_->owner(),

@@ -33,21 +33,21 @@ struct MemoryLimits {
 
 struct RuntimeOptions {
   std::string scheduler = "omp-tasks";
-  std::string fallback;  // "" : none
-  int threads = 0;       // compute threads; 0: the cores that the process may use
+  std::string fallback = {};  // "" : none
+  int threads = 0;            // compute threads; 0: the cores that the process may use
   int io_threads = 2;
   std::string placement = "compact";
-  MemoryLimits limits;
+  MemoryLimits limits = {};
   int load_tokens = 0, publish_tokens = 0;  // 0: the pools' default sizes (schedule/limits.h)
   Observer* observer = nullptr;             // must outlive the runtime
-  io::Device* device = nullptr;  // null: a POSIX device of the runtime's own; else it must outlive the runtime
-  std::optional<uint64_t> seed;  // sequential only: the order of ready tasks comes from this seed (tests)
+  io::Device* device = nullptr;       // null: a POSIX device of the runtime's own; else it must outlive the runtime
+  std::optional<uint64_t> seed = {};  // sequential only: the order of ready tasks comes from this seed (tests)
 };
 
 // `segments` or `bytes`, as --look-ahead gives it; neither: as far as room allows.
 struct LookAhead {
-  std::optional<int> segments;
-  std::optional<uint64_t> bytes;
+  std::optional<int> segments = {};
+  std::optional<uint64_t> bytes = {};
 };
 
 struct SessionOptions {
@@ -55,12 +55,12 @@ struct SessionOptions {
   bool fill_to_limit = false;  // eager only
   uint64_t chunk_bytes = 2u << 20;
   ReadMode read = ReadMode::buffered;
-  LookAhead look_ahead;
+  LookAhead look_ahead = {};
   bool inheritance = true;  // producers of what an invocation waits for become critical
   EvictOrder evict_order = EvictOrder::next_use;
   Verify verify = Verify::once;
-  std::string digests_path;         // a trusted list of payload digests; "" : none
-  std::optional<kernels::Isa> isa;  // none: the best that this CPU has
+  std::string digests_path = {};         // a trusted list of payload digests; "" : none
+  std::optional<kernels::Isa> isa = {};  // none: the best that this CPU has
 };
 
 }  // namespace ompipe::session

@@ -1,0 +1,124 @@
+// The recipe `rows`: instead of a whole table, the digest slices that hold the rows an invocation asks for.
+#include <algorithm>
+
+#include "policy.h"
+
+namespace ompipe::session {
+
+using arenas::Domain;
+using store::Residency;
+
+// The fetch to use for an object that the invocation's next segment needs: if the table is not resident, if fewer bytes
+// have to be read this way than are still missing of the whole (so the gang gets no larger), and if the staging limit
+// has room for all tables' slices beside the largest gang.
+RowFetch* Policy::rows_for(Invocation& invocation, plan::ObjectId id) {
+  const SessionState& session = *invocation.session;
+  RowFetch* found = nullptr;
+  uint64_t staging_bytes = session.largest_gang[Domain::preparation];
+  for (RowFetch& fetch : invocation.rows) {
+    if (fetch.segment != invocation.created) continue;
+    staging_bytes += fetch.staging_bytes();
+    if (fetch.object == id) found = &fetch;
+  }
+  const Residency state = session.store->state(id);
+  if (!found || state == Residency::resident || staging_bytes > budget_.limits().domain_bytes[Domain::preparation])
+    return nullptr;
+  const plan::PreparedObject& spec = session.plan->objects[size_t(id)];
+  uint64_t missing = spec.source_bytes;
+  if (state == Residency::preparing) missing -= session.objects[size_t(id)].packed * spec.chunks.front().end;
+  return found->staging_bytes() < missing ? found : nullptr;
+}
+
+// The reservation holds the slices' bytes; a publish token and one load token were looked for before.
+void Policy::start_rows(Invocation& invocation, RowFetch& fetch, arenas::Reservation reservation) {
+  SessionState& session = *invocation.session;
+  const model::Payload& payload =
+      session.plan->model->payload(session.plan->objects[size_t(fetch.object)].sources[0].payload);
+  Result<arenas::Window> window = arenas::Window::open(payload.length);
+  OMPIPE_CHECK(window.ok(), "the system has no addresses for a table");
+  fetch.invocation = &invocation;
+  fetch.window = std::move(*window);
+  fetch.reservation = std::move(reservation);
+  fetch.next = fetch.done = 0;
+  fetch.error.reset();
+  fetch.token = free_publishes_.back();
+  free_publishes_.pop_back();
+  scheduler_->create_publish(fetch.token);
+  const schedule::LoadToken token = free_loads_.back();
+  free_loads_.pop_back();
+  submit_slice(session, fetch, token);
+}
+
+void Policy::submit_slice(SessionState& session, RowFetch& fetch, schedule::LoadToken token) {
+  const model::Payload& payload =
+      session.plan->model->payload(session.plan->objects[size_t(fetch.object)].sources[0].payload);
+  const uint64_t slice = fetch.slices[fetch.next++], begin = slice * io::kSliceBytes;
+  const plan::Read read{payload.file, payload.offset + begin, std::min(io::kSliceBytes, payload.length - begin), 0};
+  Load& load = loads_[size_t(token)];
+  load = Load{};
+  load.session = &session;
+  load.object = fetch.object;
+  load.chunk = uint32_t(slice);
+  load.rows = &fetch;
+  load.original = load.effective = Priority::critical;
+  load.bytes = read.length;
+  load.reads_pending = 1;
+  ++fetch.live_loads;
+  count_in_flight(int64_t(load.bytes));
+  scheduler_->create_load(token);
+  effects_.read({read_id(false, token, sequence_++), &session, fetch.object, int32_t(slice), read,
+                 fetch.window.data() + begin, Priority::critical, plan_position(session, fetch.object)});
+}
+
+// Its bytes are reserved already: only tokens bound how many slices are read at once.
+void Policy::top_up_rows() {
+  for (const std::unique_ptr<Invocation>& invocation : live_) {
+    for (RowFetch& fetch : invocation->rows) {
+      while (fetch.token >= 0 && !fetch.error && fetch.next < fetch.slices.size() &&
+             loads_.size() - free_loads_.size() < chunk_window_ && free_loads_.size() > reserved_tokens_) {
+        const schedule::LoadToken token = free_loads_.back();
+        free_loads_.pop_back();
+        submit_slice(*invocation->session, fetch, token);
+      }
+    }
+  }
+}
+
+void Policy::slice_packed(schedule::LoadToken token) {
+  Load& load = loads_[size_t(token)];
+  RowFetch& fetch = *load.rows;
+  SessionState& session = *load.session;
+  --fetch.live_loads;
+  count_in_flight(-int64_t(load.bytes));
+  if (load.error && !fetch.error) fetch.error = load.error;
+  if (!load.noop) {
+    --open_;
+    ++fetch.done;
+  }
+  if (!fetch.error && fetch.next < fetch.slices.size()) {
+    submit_slice(session, fetch, token);
+  } else {
+    free_load(token);
+  }
+  settle_rows(session, fetch);
+}
+
+// Opens the gate once every slice is there and right, or once a failed fetch has nothing on its way any more.
+void Policy::settle_rows(SessionState& session, RowFetch& fetch) {
+  if (fetch.live_loads > 0 || (!fetch.error && fetch.done < fetch.slices.size())) return;
+  if (fetch.error) fail(*fetch.invocation, *fetch.error, "rows of " + session.plan->objects[size_t(fetch.object)].name);
+  scheduler_->publish(fetch.token);
+}
+
+// The segment has reported: window, bytes and token go back.
+void Policy::end_rows(Invocation& invocation, plan::SegmentId segment) {
+  for (RowFetch& fetch : invocation.rows) {
+    if (fetch.segment != segment || fetch.token < 0) continue;
+    fetch.window = {};
+    fetch.reservation.release();
+    free_publishes_.push_back(fetch.token);
+    fetch.token = -1;
+  }
+}
+
+}  // namespace ompipe::session
