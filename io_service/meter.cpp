@@ -33,11 +33,13 @@ DeviceCounts Meter::counts() const {
           .wall_ns = wall_ns_.load(std::memory_order_relaxed)};
 }
 
-Meter::Call::Call(Meter& meter) : meter_(meter), start_ns_(monotonic_ns()), start_blocks_(blocks_read()) {}
+Meter::Call::Call(Meter& meter)
+    : meter_(meter), start_ns_(monotonic_ns()), start_blocks_(meter.has_storage_ ? blocks_read() : 0) {}
 
 Meter::Call::~Call() {
   meter_.calls_.fetch_add(1, std::memory_order_relaxed);
   meter_.wall_ns_.fetch_add(static_cast<uint64_t>(monotonic_ns() - start_ns_), std::memory_order_relaxed);
+  if (!meter_.has_storage_) return;
   meter_.physical_.fetch_add(512 * (blocks_read() - start_blocks_), std::memory_order_relaxed);
 }
 

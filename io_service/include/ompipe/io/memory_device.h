@@ -34,7 +34,7 @@ class MemoryDevice final : public Device {
 
   Mutex mutex_;
   std::map<const FileHandle*, Entry> files_ OMPIPE_GUARDED_BY(mutex_);
-  Meter meter_;
+  Meter meter_{/*has_storage=*/false};
 };
 
 }  // namespace ompipe::io

@@ -31,6 +31,7 @@ class Meter {
   };
 
  private:
+  const bool has_storage_;
   std::atomic<uint64_t> calls_{0}, logical_{0}, physical_{0}, copied_{0}, mapped_{0}, wall_ns_{0};
 };
 

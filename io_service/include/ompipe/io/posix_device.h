@@ -19,7 +19,7 @@ class PosixDevice final : public Device {
 
  private:
   ssize_t read_direct(const FileHandle& file, uint64_t offset, std::span<std::byte> out);
-  Meter meter_;
+  Meter meter_{/*has_storage=*/true};
 };
 
 }  // namespace ompipe::io
