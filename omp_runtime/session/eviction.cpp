@@ -84,7 +84,8 @@ void Policy::evict(SessionState& session, plan::ObjectId id) {
   leaving_bytes_ += session.need_of(id)[Domain::prepared];
   ++counters_.evictions;
   if (effects_.discard(session, id, session.store->evict(id))) discarded(session, id);
-  effects_.observer().on_task({.kind = TaskKind::evict,
+  effects_.observer().on_task({.task = next_task(),
+                               .kind = TaskKind::evict,
                                .resource = ResourceClass::inline_,
                                .executor = effects_.executor(),
                                .lane = kCoordinatorLane,

@@ -75,7 +75,8 @@ void Policy::prepacked(schedule::LoadToken token) {
 void Policy::note_prepack(const Load& load) {
   Observer& observer = effects_.observer();
   observer.on_milestone(Milestone::first_prepack, load.times.start_ns);
-  observer.on_task({.kind = TaskKind::prepack,
+  observer.on_task({.task = next_task(),
+                    .kind = TaskKind::prepack,
                     .resource = ResourceClass::cpu,
                     .original = load.original,
                     .effective = load.effective,
@@ -119,7 +120,8 @@ void Policy::publish(SessionState& session, plan::ObjectId id) {
   scheduler_->publish(object.token);
   Observer& observer = effects_.observer();
   observer.on_milestone(Milestone::first_publish, start_ns);
-  observer.on_task({.kind = TaskKind::publish,
+  observer.on_task({.task = next_task(),
+                    .kind = TaskKind::publish,
                     .resource = ResourceClass::inline_,
                     .original = object.original,
                     .effective = object.priority,

@@ -80,6 +80,7 @@ class Policy {
   };
   ReadTarget read_target(uint64_t read_id) const;
   uint64_t bytes_in_flight() const { return bytes_in_flight_; }
+  uint64_t next_task() { return ++last_task_; }  // ids of events
   static bool is_aux(uint64_t read_id) { return read_id >> 63; }
   static int32_t token_of(uint64_t read_id) { return int32_t(read_id >> 32 & 0x7fffffff); }
 
@@ -204,7 +205,7 @@ class Policy {
   std::vector<schedule::SlotToken> free_slots_;
   std::vector<schedule::PublishToken> named_scratch_;
   int open_ = 0;  // opened prepacks that have not reported, no-ops apart
-  uint64_t next_age_ = 1, bytes_in_flight_ = 0;
+  uint64_t next_age_ = 1, bytes_in_flight_ = 0, last_task_ = 0;
   uint64_t leaving_bytes_ = 0;  // prepared, of evicted objects whose pages are being given back
   uint32_t sequence_ = 0;
   PolicyCounters counters_;

@@ -294,7 +294,8 @@ void RuntimeCore::read_finished_message(std::unique_ptr<io::Completion> completi
   const plan::PreparedObject& object = target.session->plan->objects[size_t(target.object)];
   const ObjectState& state = target.session->objects[size_t(target.object)];
   observer_->on_milestone(Milestone::first_read, uint64_t(completion->start_ns));
-  observer_->on_task({.kind = TaskKind::read,
+  observer_->on_task({.task = policy_.next_task(),
+                      .kind = TaskKind::read,
                       .resource = ResourceClass::io,
                       .original = state.original,
                       .effective = state.priority,
