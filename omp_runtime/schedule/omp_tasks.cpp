@@ -25,11 +25,7 @@ namespace {
 
 // libgomp's taskyield does nothing: there idle threads wait in the region's barrier, where they run tasks, and tiles
 // are not shared.
-#ifdef __clang__
-constexpr bool kOwnParking = true;
-#else
-constexpr bool kOwnParking = false;
-#endif
+constexpr bool kOwnParking = kLibomp;
 
 // How long the probe task may take to start. Nothing but a refusal depends on it.
 constexpr std::chrono::seconds kProbeLimit{20};
@@ -98,7 +94,7 @@ class OmpTasks : public Scheduler {
     return status;
   }
 
-  Capabilities capabilities() const override { return {"omp-tasks", true, false, kOwnParking, max_tasks()}; }
+  Capabilities capabilities() const override { return {"omp-tasks", true, false, kOwnParking, max_tasks(threads_)}; }
   int threads() const override { return threads_; }
   Counters counters() const override {
     return {tasks_.load(), segments_.load(),           promotions_.load(),
@@ -134,14 +130,10 @@ class OmpTasks : public Scheduler {
     const int index_;
   };
 
-  // Each thread may have reported one task that libgomp still counts.
-  int max_tasks() const {
-    return kOwnParking ? kMaxTasks : std::min(kMaxTasks, (kLibgompTasksPerThread - 1) * (threads_ + 1));
-  }
   void created(int tasks) {
     tasks_ += uint64_t(tasks);
     outstanding_ += tasks;
-    OMPIPE_CHECK(outstanding_ <= max_tasks(), "more tasks than the team can hold");
+    OMPIPE_CHECK(outstanding_ <= max_tasks(threads_), "more tasks than the team can hold");
   }
   void region(std::promise<Status>& opened);
   Status probe(int team);

@@ -17,12 +17,6 @@
 namespace ompipe::schedule {
 namespace {
 
-#ifdef __clang__
-constexpr bool kLibomp = true;
-#else
-constexpr bool kLibomp = false;
-#endif
-
 std::string own_program() {
   std::array<char, 4096> path{};
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());

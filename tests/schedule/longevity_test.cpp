@@ -13,10 +13,10 @@ TEST_SUITE_BEGIN("longevity");
 // again: 80,000 more of either would be 68 MB. Allowed: 2 MB, for what the allocator's arenas of 3 threads drift.
 TEST_CASE("memory is flat over more than a hundred thousand loads and segments with sixteen tokens") {
   PipelineShape shape;
-  shape.objects = 24;
+  shape.objects = 48;
   shape.max_chunks = 3;
-  shape.slots = 4;
-  shape.segments = (std::getenv("OMPIPE_LONG") ? 3'000'000 : 300'000) / shape.slots;
+  shape.slots = 2;
+  shape.segments = (std::getenv("OMPIPE_LONG") ? 1'100'000 : 110'000) / shape.slots;
   shape.per_segment = 1;
   shape.load_tokens = shape.publish_tokens = 16;
   shape.resident_limit = 6;

@@ -1,6 +1,8 @@
 // Every bound of the schedulers in one place, with the relations between them.
 #pragma once
 
+#include <algorithm>
+
 namespace ompipe::schedule {
 
 inline constexpr int kMaxThreads = 64;        // compute threads of one team
@@ -17,10 +19,23 @@ inline constexpr int kDefaultPublishTokens = 32;
 // gate bodies, opened prepacks and segments all wait in its deque (design_scheduling.md, "Tokens").
 inline constexpr int kCoordinatorDeque = 224;
 static_assert(kMaxLoadTokens + kMaxPublishTokens + (kMaxThreads + 1) + kSegmentsAhead * kMaxSlots <= kCoordinatorDeque);
-// All pools in use. Under libgomp a small team can take fewer: beyond 64 tasks a thread it runs every task in its
-// creator and aborts on a gate, so Capabilities::max_tasks says less there.
+#ifdef __clang__
+inline constexpr bool kLibomp = true;
+#else
+inline constexpr bool kLibomp = false;
+#endif
+
+// Tasks created and unfinished that a team of `threads` and the coordinator can hold: all pools in use. Under libgomp a
+// small team holds fewer: beyond 64 a thread it runs every task in its creator and aborts on a gate, and each thread
+// may have reported one that still counts.
 inline constexpr int kMaxTasks = 2 * kMaxLoadTokens + kMaxPublishTokens + kSegmentsAhead * kMaxSlots;
-inline constexpr int kLibgompTasksPerThread = 64;
+constexpr int max_tasks(int threads) { return kLibomp ? kMaxTasks : std::min(kMaxTasks, 63 * (threads + 1)); }
+
+// The most load tokens that keep to that beside so many publish tokens and all slots.
+constexpr int load_tokens_that_fit(int threads, int publish_tokens) {
+  return (max_tasks(threads) - publish_tokens - kSegmentsAhead * kMaxSlots) / 2;
+}
+static_assert(load_tokens_that_fit(1, kMaxPublishTokens) >= kMaxNamed);
 static_assert(kDefaultLoadTokens <= kMaxLoadTokens && kDefaultPublishTokens <= kMaxPublishTokens);
 static_assert(kMaxNamed <= kDefaultPublishTokens);
 
