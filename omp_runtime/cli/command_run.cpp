@@ -42,7 +42,7 @@ trace::Report finish_report(const RunCommand& command, const Process& process, R
     add_overlap(report, driver.recorder(), *results.first_io_cpu_s, bound_read_s, command.bound_from);
   if (!status) {
     report.status_code = exit_status(status.error());
-    report.error = error_line(status.error());
+    report.error = status.error().message();
   }
   return report;
 }

@@ -57,7 +57,7 @@ void add_output(CLI::App& app, Output& output) {
   app.add_flag("--quiet", output.quiet, "Print results only");
 }
 
-// NAME=VALUE; the last '=' parts them, since names of tensors may hold one and numbers and most file names don't.
+// NAME=VALUE; the first '=' parts them: paths hold another more often than names of tensors do.
 std::pair<std::string, std::string> split_pair(const std::string& option, const std::string& text) {
   const size_t at = text.find('=');
   if (at == std::string::npos || at == 0 || at + 1 == text.size()) refuse(option, "'" + text + "' is not NAME=VALUE");

@@ -25,7 +25,7 @@ struct Execute {
 
 int report_failure(const Error& error) {
   std::fflush(stdout);
-  std::fprintf(stderr, "ompipe: %s\n", error_line(error).c_str());
+  std::fprintf(stderr, "ompipe: %s\n", error.message().c_str());
   return exit_status(error);
 }
 
@@ -45,14 +45,6 @@ int exit_status(const Error& error) {
       return 130;
   }
   return 1;
-}
-
-std::string error_line(const Error& error) {
-  std::string line = error.message();
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return line;
 }
 
 int run_program(const Process& process) {

@@ -21,7 +21,7 @@ std::string refusal(const std::vector<std::string>& arguments) {
   REQUIRE(!command.ok());
   CHECK(command.error().kind == ErrorKind::usage);
   CHECK(cli::exit_status(command.error()) == 2);
-  const std::string line = cli::error_line(command.error());
+  const std::string line = command.error().message();
   CHECK(line.find('\n') == std::string::npos);
   return line;
 }
@@ -112,7 +112,7 @@ TEST_SUITE("options") {
                                          "never",
                                          "--quiet",
                                          "--json"});
-    CHECK(command.inputs == std::vector<std::pair<std::string, std::string>>{{"a", "b.npy"}, {"x=y", "z.pb"}});
+    CHECK(command.inputs == std::vector<std::pair<std::string, std::string>>{{"a", "b.npy"}, {"x", "y=z.pb"}});
     CHECK(command.fill.mode == cli::FillMode::random);
     CHECK(command.fill.seed == 7);
     CHECK(command.choices.dims == std::vector<std::pair<std::string, int64_t>>{{"batch", 2}, {"sequence", 3}});
@@ -178,6 +178,6 @@ TEST_SUITE("options") {
 
   TEST_CASE("a line for stderr has no control character") {
     const Error error = {.kind = ErrorKind::bad_model, .phase = "resolve", .subject = "a\nb\x1b[31m", .reason = "c\td"};
-    CHECK(cli::error_line(error) == "resolve: a b [31m: c d");
+    CHECK(error.message() == "resolve: a\\x0ab\\x1b[31m: c\\x09d");
   }
 }

@@ -5,6 +5,7 @@ import os
 import struct
 import subprocess
 import sys
+import unittest
 
 import support
 from support import ProgramTest
@@ -168,6 +169,38 @@ class Program(ProgramTest):
         self.fail_with(2)
         self.fail_with(2, "run")
         self.fail_with(2, "fly")
+
+
+@unittest.skipUnless(os.environ.get("OMPIPE_LONG"), "tests/run.sh --long runs it")
+class LargeModels(ProgramTest):
+
+    def check_decoder(self, preset):
+        directory = self.path(preset)
+        self.succeed("generate", preset, directory, "--quiet")
+        run = ["run", os.path.join(directory, "model.onnx"), "--prompt-length", "32", "--generate", "8", "--quiet"]
+        expected = self.succeed(*run, "--scheduler", "sequential")
+        for mode in ["streaming", "eager", "on-demand"]:
+            self.assertEqual(self.succeed(*run, "--mode", mode), expected, mode)
+        self.assertEqual(self.succeed(*run, "--prepared-limit", "250M"), expected)
+        self.assertEqual(self.succeed(*run, "--drop-page-cache", "--read", "direct"), expected)
+
+    def test_qwen(self):
+        self.check_decoder("qwen-0.5b-int4")
+
+    def test_llama(self):
+        self.check_decoder("llama-1.1b-int4")
+
+    def test_mlp(self):
+        directory = self.path("mlp")
+        self.succeed("generate", "mlp-f32-1g", directory, "--quiet")
+        model = os.path.join(directory, "model.onnx")
+        run = ["run", model, "--fill", "random:1", "--quiet"]
+        for port in json.loads(self.succeed("inspect", model, "--json"))["inputs"]:
+            for name in port["shape"].strip("[]").split(","):
+                if not name.isdigit():
+                    run += ["--dim", f"{name}=4"]
+        expected = self.succeed(*run, "--scheduler", "sequential")
+        self.assertEqual(self.succeed(*run), expected)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ TEST_SUITE("verify") {
                       payload("inner", 77, 1 << 20, digest(77, 1 << 20)), payload("silent", 0, 10, ""),
                       payload("wrong", 5, 100, digest(6, 100)), payload("empty", 9, 0, digest(9, 0))};
     graph.files.push_back(
-        {.path = "memory", .location = {}, .bytes = bytes.size(), .sha1 = {}, .handle = device.add("memory", bytes)});
+        {.location = {}, .path = "memory", .bytes = bytes.size(), .sha1 = {}, .handle = device.add("memory", bytes)});
     const auto results = cli::verify_payloads(graph, device);
     REQUIRE(results.ok());
     REQUIRE(results->size() == 5);

@@ -26,9 +26,6 @@ Status run_topology(const TopologyCommand& command);
 // contract.md, "Commands": 2 usage, 3 bad_model, 4 cannot_fit, 1 environment, 130 cancelled.
 int exit_status(const Error& error);
 
-// One line for stderr, whatever the message holds: control characters become blanks.
-std::string error_line(const Error& error);
-
 // The whole program: parse, run, report. Returns the exit status.
 int run_program(const Process& process);
 
