@@ -1,0 +1,194 @@
+// Budgets: no arena's peak exceeds its limit, down to the smallest that fits; one byte less is refused before any read.
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "ompipe/io/posix_device.h"
+#include "rig.h"
+
+namespace ompipe::session::testing {
+
+namespace {
+
+constexpr int kSteps = 2;
+
+// What a run needs at least, in the order of MemoryLimits; as a refusal states it.
+struct Need {
+  uint64_t prepared = 0, staging = 0, execution = 0, outputs = 0;
+  uint64_t total() const { return prepared + staging + execution + outputs; }
+};
+
+Need need_of(const Error& refusal) {
+  unsigned long long prepared, staging, execution, outputs;
+  const size_t at = refusal.reason.find("(largest gang");
+  REQUIRE(at != std::string::npos);
+  REQUIRE(std::sscanf(refusal.reason.c_str() + at,
+                      "(largest gang: prepared %llu, staging %llu; execution %llu; outputs %llu)", &prepared, &staging,
+                      &execution, &outputs) == 4);
+  return {prepared, staging, execution, outputs};
+}
+
+// The largest over the prompt's step and the last one.
+Need smallest(const RuntimeOptions& options, const SessionOptions& session_options) {
+  RuntimeOptions tiny = options;
+  tiny.limits.global_bytes = 1;
+  Rig rig(tiny);
+  RuntimeSession& session = rig.open(session_options);
+  Need need;
+  for (const auto& [past, ids] :
+       {std::pair<int64_t, Tokens>{0, kPrompt}, {int64_t(kPrompt.size()) + kSteps - 2, {1}}}) {
+    Decoder decoder(session, int64_t(kPrompt.size()) + kSteps);
+    decoder.pretend_length(past);
+    decoder.feed(ids);
+    const Status status = session.Run(decoder.context);
+    REQUIRE_FALSE(status.ok());
+    REQUIRE(status.error().kind == ErrorKind::cannot_fit);
+    const Need step = need_of(status.error());
+    need = {std::max(need.prepared, step.prepared), std::max(need.staging, step.staging),
+            std::max(need.execution, step.execution), std::max(need.outputs, step.outputs)};
+  }
+  return need;
+}
+
+const Decoded& expected() {
+  static Decoded result;
+  if (!result.tokens.empty()) return result;
+  Rig rig({.threads = 2});
+  return result = *decode(rig.open(), kSteps);
+}
+
+MemoryLimits exactly(const Need& need) {
+  return {.global_bytes = need.total(),
+          .preparation_bytes = need.staging,
+          .prepared_bytes = need.prepared,
+          .execution_bytes = need.execution,
+          .io_bytes = need.outputs};
+}
+
+// Runs within limits; the rig checks every peak against its limit at its end.
+void check_within(const RuntimeOptions& options, const SessionOptions& session_options) {
+  Rig rig(options);
+  const Result<Decoded> decoded = decode(rig.open(session_options), kSteps);
+  REQUIRE_MESSAGE(decoded.ok(), (decoded.ok() ? "" : decoded.error().message()));
+  CHECK(*decoded == expected());
+  CHECK(rig.runtime().figures().global_peak_bytes <= options.limits.global_bytes);
+}
+
+RuntimeOptions runtime_for(const std::string& scheduler) { return {.scheduler = scheduler, .threads = 2}; }
+
+}  // namespace
+
+TEST_SUITE_BEGIN("budget");
+
+TEST_CASE("the smallest budget, of each domain and of all together") {
+  for (const char* scheduler : {"sequential", "omp-tasks"}) {
+    CAPTURE(scheduler);
+    RuntimeOptions options = runtime_for(scheduler);
+    const Need need = smallest(options, {});
+    options.limits = exactly(need);
+    check_within(options, {});
+    options.limits = {.global_bytes = need.total()};
+    check_within(options, {});
+  }
+}
+
+TEST_CASE("one byte less is refused before any read, with the numbers") {
+  const Need need = smallest(runtime_for("omp-tasks"), {});
+  for (uint64_t MemoryLimits::* field :
+       {&MemoryLimits::global_bytes, &MemoryLimits::preparation_bytes, &MemoryLimits::prepared_bytes,
+        &MemoryLimits::execution_bytes, &MemoryLimits::io_bytes}) {
+    io::PosixDevice device;
+    RuntimeOptions options = runtime_for("omp-tasks");
+    options.device = &device;
+    options.limits = exactly(need);
+    options.limits.*field -= 1;
+    Rig rig(options);
+    const Result<Decoded> decoded = decode(rig.open(), kSteps);
+    REQUIRE_FALSE(decoded.ok());
+    CHECK(decoded.error().kind == ErrorKind::cannot_fit);
+    CHECK(decoded.error().message().find(std::to_string(options.limits.*field)) != std::string::npos);
+    CHECK(device.counts().calls == 0);
+  }
+}
+
+TEST_CASE("eager: the whole or a refusal before any read; filled to the limit it runs in what there is") {
+  io::PosixDevice device;
+  RuntimeOptions options = runtime_for("omp-tasks");
+  options.device = &device;
+  const Need need = smallest(runtime_for("omp-tasks"), {});
+  options.limits.prepared_bytes = 2 * need.prepared;
+  {
+    Rig rig(options);
+    RuntimeSession& session = rig.open({.mode = Mode::eager});
+    REQUIRE(session.plan().packed_bytes > options.limits.prepared_bytes);
+    const Status status = session.Prepare();
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.error().kind == ErrorKind::cannot_fit);
+    CHECK(device.counts().calls == 0);
+  }
+  Rig rig(options);
+  RuntimeSession& session = rig.open({.mode = Mode::eager, .fill_to_limit = true});
+  CHECK(session.Prepare().ok());
+  const auto objects = session.objects();
+  CHECK(std::any_of(objects.begin(), objects.end(), [](const ObjectFigures& o) { return o.state == "resident"; }));
+  CHECK(std::any_of(objects.begin(), objects.end(), [](const ObjectFigures& o) { return o.state == "absent"; }));
+  const Result<Decoded> decoded = decode(session, kSteps);
+  REQUIRE(decoded.ok());
+  CHECK(*decoded == expected());
+}
+
+TEST_CASE("two and eight invocations at once in the smallest budget for that many: all finish") {
+  for (const char* scheduler : {"sequential", "omp-tasks"}) {
+    const Need need = smallest(runtime_for(scheduler), {});
+    for (const uint64_t count : {2, 8}) {
+      for (const bool together : {false, true}) {
+        CAPTURE(scheduler);
+        CAPTURE(count);
+        RuntimeOptions options = runtime_for(scheduler);
+        // Either all live at once, in the room of one gang; or one after the other, in the room of one.
+        const uint64_t live = together ? count : 1;
+        options.limits = exactly({need.prepared, need.staging, live * need.execution, count * need.outputs});
+        Rig rig(options);
+        RuntimeSession& session = rig.open();
+        std::vector<std::unique_ptr<Decoder>> decoders;
+        std::vector<ExecutionHandle> runs;
+        for (uint64_t i = 0; i < count; ++i) {
+          decoders.push_back(std::make_unique<Decoder>(session));
+          decoders.back()->feed(kPrompt);
+          runs.push_back(session.RunAsync(decoders.back()->context));
+        }
+        for (uint64_t i = 0; i < count; ++i) {
+          const Status status = runs[i].Wait();
+          REQUIRE_MESSAGE(status.ok(), (status.ok() ? "" : status.error().message()));
+          CHECK(decoders[i]->take_logits() == expected().logits[0]);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("random budgets, from the smallest upwards") {
+  const Need buffered = smallest(runtime_for("omp-tasks"), {});
+  const auto property = [&] {
+    const auto above = [](uint64_t least) { return least + *rc::gen::inRange<uint64_t>(0, 3) * (least / 4 + 1); };
+    const auto sometimes = [&](uint64_t least) { return *rc::gen::inRange(0, 3) ? above(least) : kUnlimited; };
+    RuntimeOptions options = runtime_for(*rc::gen::element<std::string>("sequential", "omp-tasks"));
+    options.threads = *rc::gen::element(1, 2, 4);
+    SessionOptions session;
+    session.mode = *rc::gen::element(Mode::streaming, Mode::on_demand);
+    session.evict_order = *rc::gen::element(EvictOrder::next_use, EvictOrder::lru);
+    options.limits.prepared_bytes = sometimes(buffered.prepared);
+    options.limits.preparation_bytes = sometimes(buffered.staging);
+    options.limits.execution_bytes = sometimes(buffered.execution);
+    options.limits.io_bytes = sometimes(buffered.outputs);
+    options.limits.global_bytes = sometimes(buffered.total());
+    check_within(options, session);
+  };
+  CHECK(rc::check(property));
+}
+
+TEST_SUITE_END();
+
+}  // namespace ompipe::session::testing

@@ -1,0 +1,191 @@
+// Failure at run time: damaged bytes, files that shrink, devices that fail; what is said, and who is not affected.
+#include <doctest/doctest.h>
+#include <errno.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "ompipe/io/faulty_device.h"
+#include "ompipe/io/posix_device.h"
+#include "rig.h"
+
+namespace ompipe::session::testing {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kSteps = 2;
+
+// A copy of the model that a test may damage.
+class Copy {
+ public:
+  Copy() { fs::copy(fs::path(model_path()).parent_path(), folder_.path("model")); }
+  std::string model() const { return folder_.path("model/model.onnx"); }
+  std::string data() const { return folder_.path("model/model.data"); }
+  void flip(uint64_t offset) const {
+    std::fstream file(data(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(std::streamoff(offset));
+    const char byte = char(file.get() ^ 0x10);
+    file.seekp(std::streamoff(offset));
+    file.put(byte);
+    REQUIRE(file.good());
+  }
+
+ private:
+  TestFolder folder_;
+};
+
+const Decoded& expected() {
+  static Decoded result;
+  if (!result.tokens.empty()) return result;
+  Rig rig({.threads = 2});
+  return result = *decode(rig.open(), kSteps);
+}
+
+// An object of the last layer, and where its first chunk lies.
+plan::ObjectId late_object(const RuntimeSession& session) {
+  const auto& objects = session.plan().objects;
+  for (size_t i = objects.size(); i-- > 0;) {
+    if (objects[i].uses.front() + 2 == plan::SegmentId(session.plan().segments.size()) &&
+        objects[i].kind == plan::ObjectKind::packed_matmul)
+      return plan::ObjectId(i);
+  }
+  FAIL("the plan has no such object");
+  return -1;
+}
+
+void check_says(const Error& error, const char* phase, const std::string& subject, const std::string& file) {
+  const std::string message = error.message();
+  CAPTURE(message);
+  CHECK(error.phase == phase);
+  CHECK(error.subject == subject);
+  CHECK(fs::path(error.file).filename() == fs::path(file).filename());
+  CHECK(error.offset.has_value());
+  CHECK(error.length.has_value());
+  CHECK(message.find(subject) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("failure");
+
+TEST_CASE("a flipped byte is a digest's error that names tensor, file and range; once repaired, a later run is right") {
+  for (const char* scheduler : {"sequential", "omp-tasks"}) {
+    for (const ReadMode read : {ReadMode::buffered, ReadMode::mapped}) {
+      CAPTURE(scheduler);
+      CAPTURE(int(read));
+      const Copy copy;
+      Rig rig({.scheduler = scheduler, .threads = 2});
+      RuntimeSession& session = rig.open({.read = read}, copy.model());
+      const plan::ObjectId id = late_object(session);
+      const plan::PreparedObject& object = session.plan().objects[size_t(id)];
+      const uint64_t offset = object.chunks[0].reads[0].offset + 1234;
+      copy.flip(offset);
+      Decoder decoder(session);
+      decoder.feed(kPrompt);
+      const ExecutionHandle run = session.RunAsync(decoder.context);
+      const Status status = run.Wait();
+      REQUIRE_FALSE(status.ok());
+      CHECK(status.error().kind == ErrorKind::bad_model);
+      check_says(status.error(), "digest", object.name, copy.data());
+      CHECK(run.diagnostics().failed_task == "prepack " + object.name);
+      CHECK_FALSE(run.diagnostics().suppressed.empty());
+      CHECK(decoder.length() == 0);  // a failed run appends nothing
+      copy.flip(offset);
+      const Result<Decoded> decoded = decode(session, kSteps);
+      REQUIRE_MESSAGE(decoded.ok(), (decoded.ok() ? "" : decoded.error().message()));
+      CHECK(*decoded == expected());
+      CHECK(session.objects()[size_t(id)].generation == 2);
+    }
+  }
+}
+
+TEST_CASE("digests that nobody wants checked are not") {
+  const Copy copy;
+  Rig rig({.threads = 2});
+  RuntimeSession& session = rig.open({.verify = Verify::never}, copy.model());
+  copy.flip(session.plan().objects[size_t(late_object(session))].chunks[0].reads[0].offset + 1234);
+  CHECK(decode(session, kSteps).ok());
+}
+
+TEST_CASE("a file that is cut short while the session is open: range wanted and bytes got, for every way to read") {
+  for (const ReadMode read : {ReadMode::buffered, ReadMode::direct, ReadMode::mapped}) {
+    CAPTURE(int(read));
+    const Copy copy;
+    Rig rig({.threads = 2});
+    RuntimeSession& session = rig.open({.read = read}, copy.model());
+    const plan::PreparedObject& object = session.plan().objects[size_t(late_object(session))];
+    fs::resize_file(copy.data(), object.chunks[0].reads[0].offset + 100);
+    const Result<Decoded> decoded = decode(session, kSteps);
+    REQUIRE_FALSE(decoded.ok());
+    CHECK(decoded.error().phase == "read");
+    CHECK(decoded.error().length.has_value());
+    CHECK(decoded.error().message().find("model.data") != std::string::npos);
+  }
+}
+
+TEST_CASE("a device that fails now and then: errors with errno, and every run that succeeds is right") {
+  io::PosixDevice disk;
+  int failed = 0;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    CAPTURE(seed);
+    io::FaultyDevice device(disk, {.short_read = 0.1, .interrupted = 0.1, .io_error = 0.05, .delay = 0.2}, seed);
+    Rig rig({.scheduler = seed % 2 ? "omp-tasks" : "sequential", .threads = 2, .device = &device});
+    RuntimeSession& session = rig.open();
+    for (int attempt = 0;; ++attempt) {
+      REQUIRE(attempt < 50);
+      const Result<Decoded> decoded = decode(session, kSteps);
+      if (decoded.ok()) {
+        CHECK(*decoded == expected());
+        break;
+      }
+      ++failed;
+      CHECK(decoded.error().kind == ErrorKind::environment);
+      CHECK(decoded.error().phase == "read");
+      CHECK(decoded.error().errno_value == EIO);
+    }
+  }
+  CHECK(failed > 0);
+}
+
+TEST_CASE("short and interrupted reads are nobody's error") {
+  io::PosixDevice disk;
+  io::FaultyDevice device(disk, {.short_read = 0.4, .interrupted = 0.3, .delay = 0.3}, 7);
+  Rig rig({.threads = 2, .device = &device});
+  const Result<Decoded> decoded = decode(rig.open({.chunk_bytes = 1u << 20}), kSteps);
+  REQUIRE(decoded.ok());
+  CHECK(*decoded == expected());
+}
+
+TEST_CASE("one session's failure never fails another's run, nor an eager preparation what doesn't need it") {
+  const Copy copy;
+  Rig rig({.threads = 2});
+  RuntimeSession& damaged = rig.open({}, copy.model());
+  RuntimeSession& whole = rig.open();
+  copy.flip(damaged.plan().objects[size_t(late_object(damaged))].chunks[0].reads[0].offset);
+  const ExecutionHandle prepared = damaged.PrepareAsync();
+  Decoder decoder(whole);
+  decoder.feed(kPrompt);
+  const ExecutionHandle run = whole.RunAsync(decoder.context);
+  CHECK_FALSE(prepared.Wait().ok());
+  CHECK(run.Wait().ok());
+  CHECK(decoder.take_logits() == expected().logits[0]);
+}
+
+TEST_CASE("what doesn't fit the model is said at once, and nothing is read") {
+  io::PosixDevice device;
+  Rig rig({.threads = 2, .device = &device});
+  RuntimeSession& session = rig.open();
+  exec::RuntimeContext empty;
+  const ExecutionHandle run = session.RunAsync(empty);
+  CHECK(run.IsReady());
+  REQUIRE_FALSE(run.Wait().ok());
+  CHECK(run.Wait().error().kind == ErrorKind::usage);
+  CHECK(device.counts().calls == 0);
+  CHECK(decode(session, 1).ok());
+}
+
+TEST_SUITE_END();
+
+}  // namespace ompipe::session::testing

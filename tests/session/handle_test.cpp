@@ -1,0 +1,247 @@
+// Handles and lifetimes: waiting, moving, cancelling, and destruction in every order.
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "ompipe/io/gated_device.h"
+#include "ompipe/io/posix_device.h"
+#include "ompipe/schedule/limits.h"
+#include "rig.h"
+
+namespace ompipe::session::testing {
+
+namespace {
+
+const Floats& expected() {
+  static Floats logits;
+  if (!logits.empty()) return logits;
+  Rig rig({.threads = 2});
+  return logits = decode(rig.open(), 1)->logits[0];
+}
+
+// A device whose gates open before whatever uses it is closed.
+struct Gates {
+  io::PosixDevice disk;
+  io::GatedDevice device{disk};
+};
+
+}  // namespace
+
+TEST_SUITE_BEGIN("handle");
+
+TEST_CASE("many threads wait for one handle; ready only at the end; diagnostics after it") {
+  Gates gates;
+  Rig rig({.threads = 2, .device = &gates.device});
+  RuntimeSession& session = rig.open();
+  Decoder decoder(session);
+  decoder.feed(kPrompt);
+  const ExecutionHandle run = session.RunAsync(decoder.context);
+  gates.device.wait_started(1);
+  CHECK_FALSE(run.IsReady());
+  std::atomic<int> succeeded{0};
+  std::vector<std::thread> waiters;
+  for (int i = 0; i < 6; ++i) waiters.emplace_back([&] { succeeded += run.Wait().ok(); });
+  gates.device.open_all();
+  for (std::thread& waiter : waiters) waiter.join();
+  CHECK(succeeded == 6);
+  CHECK(run.IsReady());
+  CHECK_FALSE(run.diagnostics().hot);
+  CHECK(run.diagnostics().failed_task.empty());
+  CHECK(run.diagnostics().segment_wait_s.size() == session.plan().segments.size());
+  CHECK(decoder.take_logits() == expected());
+}
+
+TEST_CASE("moving: the source is empty, an assigned handle waits for what it held") {
+  Gates gates;
+  Rig rig({.threads = 2, .device = &gates.device});
+  RuntimeSession& session = rig.open();
+  Decoder first(session), second(session);
+  first.feed(kPrompt);
+  second.feed(kPrompt);
+  ExecutionHandle a = session.RunAsync(first.context);
+  ExecutionHandle b = session.RunAsync(second.context);
+  ExecutionHandle moved = std::move(b);
+  CHECK_FALSE(b.valid());
+  CHECK(moved.valid());
+  gates.device.open_all();
+  a = std::move(moved);  // waits for the first run
+  CHECK(first.take_logits() == expected());
+  CHECK(a.Wait().ok());
+  CHECK(second.take_logits() == expected());
+}
+
+TEST_CASE("a destroyed handle has waited: its context is the caller's again") {
+  Rig rig({.threads = 2});
+  RuntimeSession& session = rig.open();
+  for (int i = 0; i < 3; ++i) {
+    Decoder decoder(session);
+    decoder.feed(kPrompt);
+    session.RunAsync(decoder.context);
+    CHECK(decoder.take_logits() == expected());
+  }
+}
+
+TEST_CASE("cancel while reads are in flight: terminal as cancelled; who shares them is not") {
+  Gates gates;
+  Rig rig({.threads = 2, .device = &gates.device});
+  RuntimeSession& session = rig.open();
+  Decoder first(session), second(session);
+  first.feed(kPrompt);
+  second.feed(kPrompt);
+  ExecutionHandle cancelled = session.RunAsync(first.context);
+  const ExecutionHandle other = session.RunAsync(second.context);
+  gates.device.wait_started(1);
+  cancelled.Cancel();
+  gates.device.open_all();
+  REQUIRE_FALSE(cancelled.Wait().ok());
+  CHECK(cancelled.Wait().error().kind == ErrorKind::cancelled);
+  CHECK(other.Wait().ok());
+  CHECK(second.take_logits() == expected());
+  CHECK(first.length() == 0);
+  cancelled.Cancel();  // nothing happens
+  CHECK(decode(session, 1)->logits[0] == expected());
+}
+
+TEST_CASE("cancel before it could start: terminal while everything else stands still") {
+  Gates gates;
+  RuntimeOptions options{.threads = 2, .device = &gates.device};
+  options.limits.execution_bytes = 16u << 20;
+  Rig rig(options);
+  RuntimeSession& session = rig.open();
+  std::vector<std::unique_ptr<Decoder>> decoders;
+  std::vector<ExecutionHandle> runs;
+  for (int i = 0; i < schedule::kMaxSlots + 1; ++i) {
+    decoders.push_back(std::make_unique<Decoder>(session));
+    decoders.back()->feed(kPrompt);
+    runs.push_back(session.RunAsync(decoders.back()->context));
+  }
+  gates.device.wait_started(1);
+  runs.back().Cancel();
+  CHECK(runs.back().Wait().error().kind == ErrorKind::cancelled);
+  CHECK_FALSE(runs.front().IsReady());
+  gates.device.open_all();
+  for (size_t i = 0; i + 1 < runs.size(); ++i) CHECK(runs[i].Wait().ok());
+}
+
+TEST_CASE("cancel a preparation; the run that needs its objects goes on") {
+  Gates gates;
+  Rig rig({.threads = 2, .device = &gates.device});
+  RuntimeSession& session = rig.open();
+  ExecutionHandle prepared = session.PrepareAsync();
+  Decoder decoder(session);
+  decoder.feed(kPrompt);
+  const ExecutionHandle run = session.RunAsync(decoder.context);
+  gates.device.wait_started(1);
+  prepared.Cancel();
+  CHECK(prepared.Wait().error().kind == ErrorKind::cancelled);
+  gates.device.open_all();
+  CHECK(run.Wait().ok());
+  CHECK(decoder.take_logits() == expected());
+}
+
+TEST_CASE("a cancel at any moment ends the run, one way or the other") {
+  Rig rig({.threads = 2});
+  for (int i = 0; i < 20; ++i) {
+    RuntimeSession& session = rig.open();
+    Decoder decoder(session);
+    decoder.feed(kPrompt);
+    ExecutionHandle run = session.RunAsync(decoder.context);
+    for (int turn = 0; turn < i * 40; ++turn) std::this_thread::yield();
+    run.Cancel();
+    const Status status = run.Wait();
+    if (status.ok()) {
+      CHECK(decoder.take_logits() == expected());
+    } else {
+      CHECK(status.error().kind == ErrorKind::cancelled);
+    }
+    CHECK(decode(session, 1)->logits[0] == expected());
+    run = {};
+    rig.close();
+  }
+}
+
+TEST_CASE("Run is RunAsync and Wait: the same values, and the same errors") {
+  Rig rig({.threads = 2});
+  RuntimeSession& session = rig.open();
+  Decoder first(session), second(session);
+  first.feed(kPrompt);
+  second.feed(kPrompt);
+  CHECK(session.Run(first.context).ok());
+  CHECK(session.RunAsync(second.context).Wait().ok());
+  CHECK(first.take_logits() == second.take_logits());
+  exec::RuntimeContext empty;
+  CHECK(session.Run(empty).error().message() == session.RunAsync(empty).Wait().error().message());
+}
+
+TEST_CASE("outputs outlive session, handle and runtime") {
+  exec::RuntimeContext context;
+  {
+    Result<std::shared_ptr<Runtime>> runtime = Runtime::open({.threads = 2});
+    REQUIRE(runtime.ok());
+    Result<std::unique_ptr<RuntimeSession>> session = RuntimeSession::open(*runtime, model_path(), {});
+    REQUIRE(session.ok());
+    Decoder decoder(**session);
+    decoder.feed(kPrompt);
+    ExecutionHandle run = (*session)->RunAsync(decoder.context);
+    session->reset();  // waits for the run
+    *runtime = nullptr;
+    CHECK(run.Wait().ok());
+    context = std::move(decoder.context);
+  }
+  const exec::Tensor& logits = context.outputs.front().tensor.view;
+  const float* const all = logits.read<float>();
+  CHECK(Floats(all + logits.elements() - logits.dim(-1), all + logits.elements()) == expected());
+}
+
+TEST_CASE("a handle may be the last that knows its session, also one refused or cancelled before it started") {
+  for (int i = 0; i < 20; ++i) {
+    RuntimeOptions options{.threads = 2};
+    if (i % 2) options.limits.global_bytes = 1;
+    Result<std::shared_ptr<Runtime>> runtime = Runtime::open(options);
+    REQUIRE(runtime.ok());
+    Result<std::unique_ptr<RuntimeSession>> session = RuntimeSession::open(*runtime, model_path(), {});
+    REQUIRE(session.ok());
+    Decoder decoder(**session);
+    decoder.feed(kPrompt);
+    ExecutionHandle run = (*session)->RunAsync(decoder.context);
+    *runtime = nullptr;
+    run.Cancel();
+    session->reset();
+    CHECK((run.Wait().ok() || run.Wait().error().kind == ErrorKind::cancelled ||
+           run.Wait().error().kind == ErrorKind::cannot_fit));
+  }
+}
+
+TEST_CASE("sessions come and go on one runtime; runtimes come and go") {
+  Rig rig({.threads = 2});
+  for (int i = 0; i < 20; ++i) {
+    rig.open({.mode = i % 2 ? Mode::eager : Mode::streaming});
+    if (i % 3) CHECK(decode(rig.session(), 1).ok());
+    const ExecutionHandle prepared = rig.session().PrepareAsync();
+    rig.close();
+  }
+  for (int i = 0; i < 20; ++i) {
+    Rig other({.scheduler = i % 4 ? "omp-tasks" : "sequential", .threads = 1 + i % 3});
+    CHECK(decode(other.open(), 1)->logits[0] == expected());
+  }
+}
+
+TEST_CASE("several threads use several sessions of one runtime at once") {
+  Rig rig({.threads = 2});
+  constexpr int kSessions = 3;
+  for (int i = 0; i < kSessions; ++i) rig.open();
+  std::vector<std::thread> callers;
+  std::atomic<int> right{0};
+  for (int i = 0; i < 2 * kSessions; ++i) {
+    callers.emplace_back([&, i] {
+      const Result<Decoded> decoded = decode(rig.session(size_t(i % kSessions)), 2);
+      right += decoded.ok() && decoded->logits[0] == expected();
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  CHECK(right == 2 * kSessions);
+}
+
+TEST_SUITE_END();
+
+}  // namespace ompipe::session::testing

@@ -1,0 +1,116 @@
+// Generated models, a runtime with sessions over them, greedy decoding through the public interface, and a ledger that
+// has to be clean at the end.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ompipe/session/observer.h"
+#include "ompipe/session/runtime.h"
+#include "ompipe/session/session.h"
+
+namespace ompipe::session::testing {
+
+// Whether the long forms of the tests are asked for (OMPIPE_LONG is set).
+bool long_tests();
+
+// A folder below the build tree that is removed with everything in it.
+class TestFolder {
+ public:
+  TestFolder();
+  ~TestFolder();
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+  std::string path(const std::string& name) const { return root_ + "/" + name; }
+
+ private:
+  std::string root_;
+};
+
+// model.onnx of a preset, seed 1; generated once a process and removed at its end.
+std::string model_path(const std::string& preset = "tiny-int4", int accuracy_level = 0);
+
+using Tokens = std::vector<int64_t>;
+using Floats = std::vector<float>;
+inline const Tokens kPrompt{1, 17, 300, 4242, 8000, 77, 5, 2048};  // the goldens'
+
+// One sequence: its caches, and a context that is used step after step.
+class Decoder {
+ public:
+  explicit Decoder(const RuntimeSession& session, int64_t capacity = 64);
+
+  // Inputs for these ids behind what the caches hold.
+  void feed(const Tokens& ids);
+  // The logits of the last position. The output's memory is let go.
+  Floats take_logits();
+  int64_t length() const { return context.caches.front().length; }
+  void pretend_length(int64_t length);  // of the caches, for what a later step would need
+
+  exec::RuntimeContext context;
+
+ private:
+  const model::ResolvedModel& model_;
+};
+
+struct Decoded {
+  Tokens tokens;
+  std::vector<Floats> logits;  // of each step's last position
+  bool operator==(const Decoded&) const = default;
+};
+
+// Greedy: the prompt, then each token that it gave. The first failed step's error.
+Result<Decoded> decode(RuntimeSession& session, int steps, const Tokens& prompt = kPrompt);
+int64_t best_of(const Floats& logits);
+
+// A runtime and its sessions. A failure to open fails the test.
+class Rig {
+ public:
+  explicit Rig(const RuntimeOptions& options);
+  // Closes the sessions; whatever the runtime's ledger then holds fails the test.
+  ~Rig();
+
+  RuntimeSession& open(const SessionOptions& options = {}, const std::string& path = model_path());
+  RuntimeSession& session(size_t index = 0) { return *sessions_[index]; }
+  void close() { sessions_.clear(); }
+  Runtime& runtime() { return *runtime_; }
+  std::shared_ptr<Runtime> share() { return runtime_; }
+
+ private:
+  std::shared_ptr<Runtime> runtime_;
+  std::vector<std::unique_ptr<RuntimeSession>> sessions_;
+};
+
+// A task that an observer was told of.
+struct Seen {
+  TaskKind kind;
+  Priority original, effective;
+  int32_t object, chunk, segment, invocation, lane;
+  uint32_t generation;
+  uint64_t start_ns, end_ns;
+  std::string name;
+};
+
+// Keeps every task, in the order in which it was told, and lets a test wait for one.
+class Watcher : public Observer {
+ public:
+  void on_task(const TaskEvent& event) noexcept override;
+  void on_milestone(Milestone, uint64_t) noexcept override {}
+
+  using Match = std::function<bool(const Seen&)>;
+  void wait_for(const Match& match);
+  std::vector<Seen> seen();
+  // Called in on_task, before the task is kept; may block.
+  std::function<void(const TaskEvent&)> gate;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Seen> seen_;
+};
+
+}  // namespace ompipe::session::testing
