@@ -13,10 +13,12 @@ namespace ompipe::schedule {
 // region's root thread.
 Status check_environment(int threads, int io_threads);
 
-// The variables with these prefixes that are set (OMP_, KMP_, GOMP_), for the report.
+// The variables with these prefixes that are set (OMP_, KMP_, GOMP_), for the report. Any thread, while none changes
+// the environment.
 std::map<std::string, std::string> openmp_environment();
 
-// Name and version of the OpenMP runtime that serves this library, with the file it was loaded from (dladdr).
+// Name and version of the OpenMP runtime that serves this library, with the file it was loaded from (dladdr). Any
+// thread.
 std::string openmp_runtime();
 
 }  // namespace ompipe::schedule

@@ -11,6 +11,7 @@ namespace ompipe::schedule {
 
 // Announce, look again, then sleep on the announced epoch; whoever makes work visible first and wakes after can't be
 // missed.
+// Any thread. Method: D. Vyukov's event count over a futex, with sequentially consistent counts.
 class EventCount {
  public:
   uint32_t announce();
