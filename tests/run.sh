@@ -7,6 +7,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . experiments/setup_packages.sh
 
+# Objects of other checkouts of the same sources are found in the compile cache, where there is one.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+
 builds=(release asan tsan)
 long=no
 case "${1:-}" in
