@@ -61,14 +61,19 @@ repeat_schedulers() {
   ctest --test-dir build/release -L scheduler --repeat until-fail:1000 --output-on-failure --stop-on-failure
 }
 
-stage packages packages
-for name in "${builds[@]}"; do
-  stage "build $name" build "$name"
-done
-if [ $long = yes ]; then
-  stage clang-tidy tidy
-  stage "schedulers 1000 times" repeat_schedulers
-  export OMPIPE_LONG=1  # the tests that it lengthens say so themselves
-fi
-list_tests
-ctest --test-dir build/tests --output-on-failure -LE 'numa|peers'
+# In a function, so that the whole script has been read before anything runs.
+main() {
+  stage packages packages
+  for name in "${builds[@]}"; do
+    stage "build $name" build "$name"
+  done
+  if [ $long = yes ]; then
+    stage clang-tidy tidy
+    stage "schedulers 1000 times" repeat_schedulers
+    export OMPIPE_LONG=1  # the tests that it lengthens say so themselves
+  fi
+  list_tests
+  ctest --test-dir build/tests --output-on-failure -LE 'numa|peers'
+}
+main
+exit

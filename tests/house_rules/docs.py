@@ -47,7 +47,7 @@ def options_in(contents):
             in_block = not in_block
         spans = [line] if in_block or line.startswith("    ") else re.findall(r"`([^`]*)`", line)
         for span in spans:
-            found = re.search(r"(?:^|[\s/])ompipe ([a-z]+)(.*)", span.split("#")[0])
+            found = re.search(r"(?:^|&&|;|\|)\s*(?:[\w./-]*/)?ompipe ([a-z]+)(?![\w-])(.*)", span.split("#")[0].strip())
             if found:
                 yield number, found.group(1), re.findall(r"(?<![\w-])--[a-z][a-z-]*", found.group(2))
 

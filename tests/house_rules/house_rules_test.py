@@ -74,6 +74,7 @@ class HouseRules(unittest.TestCase):
 
     def test_options_named_in_docs(self):
         page = "Try `ompipe run M --json`.\n\n    build/release/bin/ompipe inspect M --plan  # --not-this\n\nand ompipe walks --away\n"
+        page += "\n    experiments/x/run.py build/bin/ompipe qwen --repeats 3\n"
         self.assertEqual([(command, options) for _, command, options in docs.options_in(page)],
                          [("run", ["--json"]), ("inspect", ["--plan"])])
 
