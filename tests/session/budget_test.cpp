@@ -170,7 +170,6 @@ TEST_CASE("two and eight invocations at once in the smallest budget for that man
 }
 
 TEST_CASE("random budgets, from the smallest upwards") {
-  const Need buffered = smallest(runtime_for("omp-tasks"), {});
   const auto property = [&] {
     const auto above = [](uint64_t least) { return least + *rc::gen::inRange<uint64_t>(0, 3) * (least / 4 + 1); };
     const auto sometimes = [&](uint64_t least) { return *rc::gen::inRange(0, 3) ? above(least) : kUnlimited; };
@@ -178,12 +177,14 @@ TEST_CASE("random budgets, from the smallest upwards") {
     options.threads = *rc::gen::element(1, 2, 4);
     SessionOptions session;
     session.mode = *rc::gen::element(Mode::streaming, Mode::on_demand);
+    session.read = *rc::gen::element(ReadMode::buffered, ReadMode::direct);
     session.evict_order = *rc::gen::element(EvictOrder::next_use, EvictOrder::lru);
-    options.limits.prepared_bytes = sometimes(buffered.prepared);
-    options.limits.preparation_bytes = sometimes(buffered.staging);
-    options.limits.execution_bytes = sometimes(buffered.execution);
-    options.limits.io_bytes = sometimes(buffered.outputs);
-    options.limits.global_bytes = sometimes(buffered.total());
+    const Need need = smallest(options, session);
+    options.limits.prepared_bytes = sometimes(need.prepared);
+    options.limits.preparation_bytes = sometimes(need.staging);
+    options.limits.execution_bytes = sometimes(need.execution);
+    options.limits.io_bytes = sometimes(need.outputs);
+    options.limits.global_bytes = sometimes(need.total());
     check_within(options, session);
   };
   CHECK(rc::check(property));
