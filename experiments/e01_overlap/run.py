@@ -73,8 +73,10 @@ def sample_of(report, variant, cache, repeat, foreign):
         "variant": variant, "cache": cache, "repeat": repeat, "foreign_jiffies": foreign,
         "first_output_s": milestones["first_output"] - milestones["first_read"],
         "ready_s": max(milestones["first_output"], milestones.get("fully_prepared", 0)) - milestones["first_read"],
-        "overlap": report["overlap"], "work": report["work"], "faults": report["faults"], "peak_rss": report["memory"]["peak_rss"],
-        "tokens": report["runs"][0]["tokens"], "digest": report["runs"][0]["output_digest"], "physical_read": report["bytes"]["physical_read"],
+        "overlap": report["overlap"], "work": report["work"], "faults": report["faults"],
+        "peak_rss": report["memory"]["peak_rss"],
+        "tokens": report["runs"][0]["tokens"], "digest": report["runs"][0]["output_digest"],
+        "physical_read": report["bytes"]["physical_read"],
     }
 
 
@@ -145,8 +147,9 @@ def main():
     folder = pathlib.Path(options.results) / "e01_overlap" / system / f"{utc}_{sha[:8]}"
     folder.mkdir(parents=True)
     manifest = {
-        "command": ["experiments/e01_overlap/run.py", options.preset, f"--repeats={options.repeats}"], "seed": options.seed, "git": sha, "dirty": dirty,
-        "compiler": report["compiler"], "openmp_runtime": report["openmp_runtime"].split(",")[0], "openmp_environment": report["openmp_environment"],
+        "command": ["experiments/e01_overlap/run.py", options.preset, f"--repeats={options.repeats}"],
+        "seed": options.seed, "git": sha, "dirty": dirty, "compiler": report["compiler"],
+        "openmp_runtime": report["openmp_runtime"].split(",")[0], "openmp_environment": report["openmp_environment"],
         "isa": report["isa"], "cpu": cpu_name(), "cpus": os.cpu_count(), "kernel": platform.release(),
         "thp": first_line("/sys/kernel/mm/transparent_hugepage/enabled"), "slice": report["scheduling_slice"],
         "model": {"preset": options.preset, "accuracy_level": options.accuracy_level, "sha256": sha256(model / "model.data"),
