@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "ompipe/io/posix_device.h"
 #include "rig.h"
@@ -187,6 +188,7 @@ TEST_CASE("random budgets, from the smallest upwards") {
     options.limits.global_bytes = sometimes(need.total());
     check_within(options, session);
   };
+  setenv("RC_PARAMS", long_tests() ? "max_success=200" : "max_success=6", 0);  // each case loads a model twice
   CHECK(rc::check(property));
 }
 

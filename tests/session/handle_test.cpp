@@ -141,12 +141,12 @@ TEST_CASE("cancel a preparation; the run that needs its objects goes on") {
 
 TEST_CASE("a cancel at any moment ends the run, one way or the other") {
   Rig rig({.threads = 2});
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 12; ++i) {
     RuntimeSession& session = rig.open();
     Decoder decoder(session);
     decoder.feed(kPrompt);
     ExecutionHandle run = session.RunAsync(decoder.context);
-    for (int turn = 0; turn < i * 40; ++turn) std::this_thread::yield();
+    for (int turn = 0; turn < i * 60; ++turn) std::this_thread::yield();
     run.Cancel();
     const Status status = run.Wait();
     if (status.ok()) {
@@ -194,7 +194,7 @@ TEST_CASE("outputs outlive session, handle and runtime") {
 }
 
 TEST_CASE("a handle may be the last that knows its session, also one refused or cancelled before it started") {
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 12; ++i) {
     RuntimeOptions options{.threads = 2};
     if (i % 2) options.limits.global_bytes = 1;
     Result<std::shared_ptr<Runtime>> runtime = Runtime::open(options);
@@ -214,13 +214,13 @@ TEST_CASE("a handle may be the last that knows its session, also one refused or 
 
 TEST_CASE("sessions come and go on one runtime; runtimes come and go") {
   Rig rig({.threads = 2});
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 12; ++i) {
     rig.open({.mode = i % 2 ? Mode::eager : Mode::streaming});
     if (i % 3) CHECK(decode(rig.session(), 1).ok());
     const ExecutionHandle prepared = rig.session().PrepareAsync();
     rig.close();
   }
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 8; ++i) {
     Rig other({.scheduler = i % 4 ? "omp-tasks" : "sequential", .threads = 1 + i % 3});
     CHECK(decode(other.open(), 1)->logits[0] == expected());
   }

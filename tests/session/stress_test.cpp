@@ -122,7 +122,7 @@ class Walk {
 TEST_SUITE_BEGIN("stress");
 
 TEST_CASE("random sessions, runs, preparations, cancels, budgets and faults") {
-  const int seeds = long_tests() ? 200 : 12;
+  const int seeds = long_tests() ? 200 : 8;
   Tally total;
   for (int seed = 1; seed <= seeds; ++seed) {
     CAPTURE(seed);
