@@ -57,6 +57,52 @@ void check_decoder(const std::string& preset, int level, const std::string& sche
   MESSAGE(preset, " level ", level, ", ", scheduler, ": largest difference ", largest, " of the norm");
 }
 
+// The tensor that a rule of the goldens' README stands for: "linear:A:B:M:DIMS" or "random:SEED:DIMS".
+exec::NamedTensor input_by_rule(const std::string& name, const std::string& rule) {
+  std::vector<std::string> parts(1);
+  for (const char c : rule) c == ':' ? void(parts.emplace_back()) : parts.back().push_back(c);
+  std::vector<int64_t> dims(1, 0);
+  for (const char c : parts.back()) c == 'x' ? dims.push_back(0) : void(dims.back() = dims.back() * 10 + (c - '0'));
+  const int64_t count = model::element_count(dims);
+  if (parts[0] == "linear") {
+    const int64_t a = std::stoll(parts[1]), b = std::stoll(parts[2]), m = std::stoll(parts[3]);
+    auto values = std::make_shared<Tokens>();
+    for (int64_t i = 0; i < count; ++i) values->push_back((i * a + b) % m);
+    auto* const bytes = reinterpret_cast<std::byte*>(values->data());
+    return {name, {exec::make_tensor(model::DType::i64, dims, bytes), values}};
+  }
+  auto values = std::make_shared<Floats>();
+  uint32_t x = uint32_t(std::stoul(parts[1]));
+  for (int64_t i = 0; i < count; ++i) {
+    x = 1664525u * x + 1013904223u;
+    values->push_back(float(double(x) / 2147483648.0 - 1));
+  }
+  auto* const bytes = reinterpret_cast<std::byte*>(values->data());
+  return {name, {exec::make_tensor(model::DType::f32, dims, bytes), values}};
+}
+
+// The first elements of each output, against the root of its mean square.
+void check_outputs(const std::string& preset) {
+  const Json expected = golden(preset);
+  Rig rig({.threads = 2});
+  RuntimeSession& session = rig.open({}, model_path(preset));
+  exec::RuntimeContext context;
+  for (const auto& [name, rule] : expected["inputs"].items()) context.inputs.push_back(input_by_rule(name, rule));
+  REQUIRE(session.Run(context).ok());
+  for (const auto& [name, output] : expected["outputs"].items()) {
+    const exec::HeldTensor* const found = context.output(name);
+    REQUIRE(found != nullptr);
+    const double rms = output["norm"].get<double>() / std::sqrt(double(found->view.elements()));
+    double largest = 0;
+    for (size_t i = 0; i < output["first"].size(); ++i) {
+      const double difference = double(found->view.read<float>()[i]) - output["first"][i].get<double>();
+      largest = std::max(largest, std::abs(difference) / rms);
+    }
+    CHECK(largest <= 1e-3);
+    MESSAGE(preset, ", ", name, ": largest difference ", largest, " of the root mean square");
+  }
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("golden");
@@ -82,6 +128,11 @@ TEST_CASE("tiny-int4 left to itself generates ONNX Runtime's tokens") {
 TEST_CASE("qwen-0.5b-int4, both levels" * doctest::skip(!long_tests())) {
   check_decoder("qwen-0.5b-int4", 0, "omp-tasks");
   check_decoder("qwen-0.5b-int4", 4, "omp-tasks");
+}
+
+TEST_CASE("bert-f32 and mlp-f32-1g" * doctest::skip(!long_tests())) {
+  check_outputs("bert-f32");
+  check_outputs("mlp-f32-1g");
 }
 
 TEST_SUITE_END();
