@@ -143,31 +143,34 @@ TEST_CASE("two and eight invocations at once in the smallest budget for that man
   const Tokens prompt{5};
   Rig reference({.scheduler = "sequential"});
   const Floats right = decode(reference.open(), 1, prompt)->logits[0];
-  for (const char* scheduler : {"sequential", "omp-tasks"}) {
-    const Need need = smallest(runtime_for(scheduler), {}, prompt);
-    for (const uint64_t count : {2, 8}) {
-      for (const bool together : {false, true}) {
-        CAPTURE(scheduler);
-        CAPTURE(count);
-        RuntimeOptions options = runtime_for(scheduler);
-        // Either all live at once, in the room of one gang; or one after the other, in the room of one.
-        const uint64_t live = together ? count : 1;
-        options.limits = exactly({need.prepared, need.staging, live * need.execution, count * need.outputs});
-        Rig rig(options);
-        RuntimeSession& session = rig.open();
-        std::vector<std::unique_ptr<Decoder>> decoders;
-        std::vector<ExecutionHandle> runs;
-        for (uint64_t i = 0; i < count; ++i) {
-          decoders.push_back(std::make_unique<Decoder>(session));
-          decoders.back()->feed(prompt);
-          runs.push_back(session.RunAsync(decoders.back()->context));
-        }
-        for (uint64_t i = 0; i < count; ++i) {
-          const Status status = runs[i].Wait();
-          REQUIRE_MESSAGE(status.ok(), (status.ok() ? "" : status.error().message()));
-          CHECK(decoders[i]->take_logits() == right);
-        }
-      }
+  struct Case {
+    const char* scheduler;
+    uint64_t count;
+    bool together;  // all live at once, in the room of one gang; or one after the other
+  };
+  for (const auto& [scheduler, count, together] :
+       {Case{"sequential", 2, false}, Case{"sequential", 8, true}, Case{"omp-tasks", 2, true},
+        Case{"omp-tasks", 8, false}, Case{"omp-tasks", 8, true}}) {
+    CAPTURE(scheduler);
+    CAPTURE(count);
+    CAPTURE(together);
+    RuntimeOptions options = runtime_for(scheduler);
+    const Need need = smallest(options, {}, prompt);
+    options.limits =
+        exactly({need.prepared, need.staging, (together ? count : 1) * need.execution, count * need.outputs});
+    Rig rig(options);
+    RuntimeSession& session = rig.open();
+    std::vector<std::unique_ptr<Decoder>> decoders;
+    std::vector<ExecutionHandle> runs;
+    for (uint64_t i = 0; i < count; ++i) {
+      decoders.push_back(std::make_unique<Decoder>(session));
+      decoders.back()->feed(prompt);
+      runs.push_back(session.RunAsync(decoders.back()->context));
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+      const Status status = runs[i].Wait();
+      REQUIRE_MESSAGE(status.ok(), (status.ok() ? "" : status.error().message()));
+      CHECK(decoders[i]->take_logits() == right);
     }
   }
 }
