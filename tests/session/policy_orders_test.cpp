@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "script.h"
 
@@ -170,7 +171,8 @@ TEST_CASE("a cancel at every moment of a run that shares its objects with anothe
 }
 
 TEST_CASE("random walks: runs, preparations, cancels, failures, at budgets down to the smallest") {
-  for (uint64_t seed = 1; seed <= 400; ++seed) {
+  const uint64_t seeds = std::getenv("OMPIPE_LONG") ? 50'000 : 400;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
     CAPTURE(seed);
     random_walk(seed);
   }
