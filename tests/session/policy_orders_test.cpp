@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "ompipe/io/limits.h"
 #include "script.h"
 
 namespace ompipe::session::script {
@@ -37,10 +38,11 @@ void random_walk(uint64_t seed) {
     const int count = int(3 + below(8));
     for (int i = 0; i < count; ++i) {
       const int chunks = int(1 + below(3));
-      objects.push_back({.bytes = uint64_t(chunks) * kPage,
-                         .chunks = chunks,
-                         .staging_bytes = below(4) ? kPage : 0,
-                         .aux_reads = int(below(3))});
+      ObjectSpec spec{.bytes = uint64_t(chunks) * kPage, .chunks = chunks, .staging_bytes = below(4) ? kPage : 0};
+      spec.aux_reads = int(below(3));
+      if (below(6) == 0)
+        spec = {.bytes = kTableSlices * io::kSliceBytes, .chunks = 4, .staging_bytes = 0, .table = true};
+      objects.push_back(spec);
     }
     for (ObjectId next = 0; next < count;) {
       std::vector<ObjectId> needs;
@@ -74,7 +76,9 @@ void random_walk(uint64_t seed) {
     const std::vector<Event> events = world.possible();
     const uint64_t what = below(20);
     if (what == 0) {
-      handles.push_back(world.run(session, {.output_bytes = {below(2) * kPage}}));
+      const std::vector<uint64_t> slices{0, 1 + below(3), 5};
+      handles.push_back(world.run(
+          session, {.output_bytes = {below(2) * kPage}, .slices = below(2) ? slices : std::vector<uint64_t>()}));
     } else if (what == 1) {
       handles.push_back(world.prepare(session, below(2) == 1));
     } else if (what == 2 && !handles.empty()) {

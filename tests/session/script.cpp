@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "ompipe/io/limits.h"
 #include "ompipe/model/resolver.h"
 
 namespace ompipe::session::script {
@@ -42,6 +43,13 @@ std::shared_ptr<const model::ResolvedModel> empty_model() {
   node.inputs = {0};
   node.outputs = {1};
   graph.nodes.push_back(node);
+  model::Payload table;
+  table.name = "table";
+  table.file = 0;
+  table.length = kTableSlices * io::kSliceBytes;
+  table.dtype = model::DType::u8;
+  table.dims = {int64_t(table.length)};
+  graph.payloads.push_back(table);
   model::Resolver resolver(std::move(graph));
   OMPIPE_CHECK(resolver.resolve().ok());
   auto frozen = std::move(resolver).freeze();
@@ -90,6 +98,11 @@ PlanPointer make_plan(const std::vector<ObjectSpec>& specs, const std::vector<st
     object.chunk_staging_bytes = spec.staging_bytes;
     object.aux_staging_bytes = spec.aux_reads > 0 ? kPage : 0;
     for (int i = 0; i < spec.aux_reads; ++i) object.aux_reads.push_back({0, uint64_t(i) * 64, 64, uint64_t(i) * 64});
+    if (spec.table) {
+      object.row_addressable = true;
+      object.sources.push_back({.payload = 0});
+      object.source_bytes = kTableSlices * io::kSliceBytes;
+    }
     const uint64_t step = spec.bytes / uint64_t(spec.chunks);
     for (int i = 0; i < spec.chunks; ++i) {
       const uint64_t begin = step * uint64_t(i);
@@ -184,6 +197,15 @@ Handle World::run(SessionState& session, const RunSpec& spec) {
   invocation->session = &session;
   invocation->completion = handle.completion;
   invocation->work = std::make_unique<FakeWork>(spec, outputs);
+  for (plan::SegmentId s = 0; !spec.slices.empty() && s < plan::SegmentId(session.plan->segments.size()); ++s) {
+    for (const ObjectId object : session.plan->segments[size_t(s)].requirements) {
+      if (!session.plan->objects[size_t(object)].row_addressable) continue;
+      RowFetch& fetch = invocation->rows.emplace_back();
+      fetch.segment = s;
+      fetch.object = object;
+      fetch.slices = spec.slices;
+    }
+  }
   policy_->submit(std::move(invocation));
   settle();
   return handle;
@@ -266,7 +288,7 @@ void World::publish(PublishToken token) {
   expect(publishes_[size_t(token)].created, "a publish gate is opened that isn't there");
   publishes_[size_t(token)].created = false;
   const auto& target = policy_->read_target(uint64_t(1) << 63 | uint64_t(token) << 32);
-  log_.push_back("publish " + name(target.session, target.object));
+  log_.push_back(target.session ? "publish " + name(target.session, target.object) : "publish rows");
 }
 
 void World::create_segment(SlotToken slot, std::span<const PublishToken> named) {
@@ -421,7 +443,11 @@ void World::start_ready_segment(size_t slot) {
   expect(segment == invocation.done, "segments run out of order");
   if (invocation.suppressed) return;
   for (const ObjectId object : invocation.session->plan->segments[size_t(segment)].requirements) {
-    expect(invocation.session->store->state(object) == Residency::resident,
+    const bool by_rows = std::any_of(invocation.rows.begin(), invocation.rows.end(), [&](const RowFetch& fetch) {
+      return fetch.segment == segment && fetch.object == object && fetch.token >= 0 &&
+             fetch.done == fetch.slices.size();
+    });
+    expect(by_rows || invocation.session->store->state(object) == Residency::resident,
            "a segment starts before all it needs is there");
   }
 }

@@ -33,7 +33,9 @@ struct ObjectSpec {
   int chunks = 1;
   uint64_t staging_bytes = kPage;  // of each chunk; 0: read straight into the object
   int aux_reads = 0;
+  bool table = false;  // of kTableSlices digest slices, which runs may read instead
 };
+inline constexpr uint64_t kTableSlices = 8;
 
 // A plan that was never a model: `segments[s]` are the objects that segment s needs, in the order of first use.
 PlanPointer make_plan(const std::vector<ObjectSpec>& objects, const std::vector<std::vector<ObjectId>>& segments);
@@ -53,6 +55,7 @@ arenas::BudgetLimits limit(arenas::Domain domain, uint64_t bytes);
 struct RunSpec {
   uint64_t execution_bytes = kPage;
   std::vector<uint64_t> output_bytes = {};
+  std::vector<uint64_t> slices = {};  // of every table it meets; none: it needs the whole
 };
 
 // How an invocation or a preparation stands.
@@ -90,7 +93,7 @@ class World : private schedule::Scheduler, private Effects {
 
   // What was asked for since the last call: "read a0.0 critical", "promote a0.0 critical", "open a0.0 speculative",
   // "hurry a0.0" (an opened prepack was promoted), "publish a0" (its gate, also after a failure), "segment 1.0",
-  // "evict a0".
+  // "evict a0"; "publish rows" for the gate of a table's slices.
   Log take_log();
 
   // In a fixed order.
