@@ -11,9 +11,11 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "bench_main.h"
 #include "ompipe/arenas/mutex.h"
 #include "ompipe/io/atomic_file.h"
 #include "ompipe/io/digest.h"
@@ -179,23 +181,7 @@ void hash(benchmark::State& state, Data& data) {
   state.SetLabel(format_digest(digest));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  bool smoke = false;
-  std::vector<char*> arguments;
-  for (int i = 0; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "--smoke") {
-      smoke = true;
-    } else {
-      arguments.push_back(argv[i]);
-    }
-  }
-  int count = static_cast<int>(arguments.size());
-  benchmark::Initialize(&count, arguments.data());
-  if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 2;
-
-  Data data((smoke ? uint64_t{4} : uint64_t{256}) << 20);
+void add_all(Data& data, bool smoke) {
   const Variant variants[] = {{"buffered", ReadMode::buffered, false},
                               {"direct", ReadMode::direct, false},
                               {"mapped", ReadMode::mapped, false},
@@ -221,7 +207,14 @@ int main(int argc, char** argv) {
       benchmark::RegisterBenchmark("digest/bytes:8388608", [&](benchmark::State& state) { hash(state, data); });
   if (smoke) of_request->Iterations(1);
   if (smoke) of_hash->Iterations(1);
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::optional<Data> data;
+  return ompipe::bench::bench_main(argc, argv, [&](bool smoke) {
+    data.emplace((smoke ? uint64_t{4} : uint64_t{256}) << 20);
+    add_all(*data, smoke);
+  });
 }

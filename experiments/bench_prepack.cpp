@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench_main.h"
 #include "bench_memory.h"
 #include "ompipe/kernels/matmul.h"
 #include "tile_team.h"
@@ -102,16 +103,4 @@ void add_all(bool smoke) {
 }  // namespace
 }  // namespace ompipe::bench
 
-int main(int argc, char** argv) {
-  const auto is_smoke = [](const char* argument) { return std::strcmp(argument, "--smoke") == 0; };
-  char** end = std::remove_if(argv + 1, argv + argc, is_smoke);
-  const bool smoke = end != argv + argc;
-  std::vector<char*> arguments(argv, end);
-  char once[] = "--benchmark_min_time=0";
-  if (smoke) arguments.push_back(once);
-  int count = static_cast<int>(arguments.size());
-  ompipe::bench::add_all(smoke);
-  benchmark::Initialize(&count, arguments.data());
-  if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-}
+int main(int argc, char** argv) { return ompipe::bench::bench_main(argc, argv, ompipe::bench::add_all); }

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "bench_main.h"
 #include "ompipe/schedule/scheduler.h"
 
 namespace {
@@ -233,22 +234,7 @@ void add(const std::string& name, bool smoke, Body body) {
   if (smoke) bench->Iterations(1);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  bool smoke = false;
-  std::vector<char*> arguments;
-  for (int i = 0; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "--smoke") {
-      smoke = true;
-    } else {
-      arguments.push_back(argv[i]);
-    }
-  }
-  int count = int(arguments.size());
-  benchmark::Initialize(&count, arguments.data());
-  if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 2;
-
+void add_all(bool smoke) {
   const int nodes = smoke ? 64 : 4096;
   for (const std::string impl : {"omp-tasks", "sequential", "libomp"}) {
     const int threads = impl == "sequential" ? 1 : 2;
@@ -265,7 +251,8 @@ int main(int argc, char** argv) {
     add("wake/impl:omp-tasks/threads:" + std::to_string(team), smoke,
         [=](benchmark::State& state) { wake(state, "omp-tasks", nodes, team); });
   }
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return ompipe::bench::bench_main(argc, argv, add_all); }

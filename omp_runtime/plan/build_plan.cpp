@@ -305,6 +305,10 @@ SegmentId PreparedExecutionPlan::next_use(ObjectId object, SegmentId from) const
   return next == uses.end() ? kNone : *next;
 }
 
+const model::Payload& PreparedExecutionPlan::main_payload(ObjectId object) const {
+  return model->payload(objects[size_t(object)].sources[0].payload);
+}
+
 Result<std::shared_ptr<const PreparedExecutionPlan>> build_plan(std::shared_ptr<const model::ResolvedModel> model,
                                                                 const PlanOptions& options) {
   if (options.chunk_bytes == 0 || options.chunk_bytes % kMiB != 0) {

@@ -35,8 +35,7 @@ Policy::Grant Policy::admit(SessionState& session, plan::ObjectId id, Priority p
   object.original = object.priority = priority;
   object.next_chunk = object.packed = 0;
   object.error.reset();
-  object.token = free_publishes_.back();
-  free_publishes_.pop_back();
+  object.token = take(free_publishes_);
   publishes_[size_t(object.token)] = {&session, id};
   in_flight_.push_back({&session, id});
   ++session.in_flight;
@@ -45,9 +44,7 @@ Policy::Grant Policy::admit(SessionState& session, plan::ObjectId id, Priority p
   object.aux_pending = int(spec.aux_reads.size());
   object.first_read = sequence_;
   submit_reads(session, id, -1, object.token, spec.aux_reads, object.aux.data());
-  const schedule::LoadToken token = free_loads_.back();
-  free_loads_.pop_back();
-  submit_chunk(session, id, token, std::move(block), std::move(mapped));
+  submit_chunk(session, id, take(free_loads_), std::move(block), std::move(mapped));
   return Grant::granted;
 }
 
@@ -143,9 +140,7 @@ bool Policy::add_chunk(const InFlight& item) {
       block = std::move(*staging);
     }
   }
-  const schedule::LoadToken token = free_loads_.back();
-  free_loads_.pop_back();
-  submit_chunk(*item.session, item.object, token, std::move(block), std::move(mapped));
+  submit_chunk(*item.session, item.object, take(free_loads_), std::move(block), std::move(mapped));
   return true;
 }
 

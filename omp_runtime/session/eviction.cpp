@@ -84,19 +84,11 @@ void Policy::evict(SessionState& session, plan::ObjectId id) {
   leaving_bytes_ += session.need_of(id)[Domain::prepared];
   ++counters_.evictions;
   if (effects_.discard(session, id, session.store->evict(id))) discarded(session, id);
-  effects_.observer().on_task({.task = next_task(),
-                               .kind = TaskKind::evict,
-                               .resource = ResourceClass::inline_,
-                               .executor = effects_.executor(),
-                               .lane = kCoordinatorLane,
-                               .object = id,
-                               .generation = session.store->generation(id),
-                               .bytes = session.plan->objects[size_t(id)].bytes,
-                               .bytes_in_flight = bytes_in_flight_,
-                               .queued_ns = start_ns,
-                               .start_ns = start_ns,
-                               .end_ns = now_ns(),
-                               .name = session.plan->objects[size_t(id)].name});
+  TaskEvent event = object_event(TaskKind::evict, session, id);
+  event.bytes = session.plan->objects[size_t(id)].bytes;
+  event.queued_ns = event.start_ns = start_ns;
+  event.end_ns = now_ns();
+  effects_.observer().on_task(event);
 }
 
 // The predicted time of the next use, in segments on the session's clock: the nearest over its live invocations, each

@@ -75,24 +75,19 @@ void Policy::prepacked(schedule::LoadToken token) {
 void Policy::note_prepack(const Load& load) {
   Observer& observer = effects_.observer();
   observer.on_milestone(Milestone::first_prepack, load.times.start_ns);
-  observer.on_task({.task = next_task(),
-                    .kind = TaskKind::prepack,
-                    .resource = ResourceClass::cpu,
-                    .original = load.original,
-                    .effective = load.effective,
-                    .source = ByteSource::portable,
-                    .executor = effects_.executor(),
-                    .lane = load.times.lane,
-                    .object = load.object,
-                    .chunk = int32_t(load.chunk),
-                    .generation = load.session->store->generation(load.object),
-                    .bytes = load.bytes,
-                    .bytes_in_flight = bytes_in_flight_,
-                    .queued_ns = load.opened_ns,
-                    .start_ns = load.times.start_ns,
-                    .end_ns = load.times.end_ns,
-                    .cpu_ns = load.times.cpu_ns,
-                    .name = load.session->plan->objects[size_t(load.object)].name});
+  TaskEvent event = object_event(TaskKind::prepack, *load.session, load.object);
+  event.resource = ResourceClass::cpu;
+  event.original = load.original;
+  event.effective = load.effective;
+  event.source = ByteSource::portable;
+  event.lane = load.times.lane;
+  event.chunk = int32_t(load.chunk);
+  event.bytes = load.bytes;
+  event.queued_ns = load.opened_ns;
+  event.start_ns = load.times.start_ns;
+  event.end_ns = load.times.end_ns;
+  event.cpu_ns = load.times.cpu_ns;
+  observer.on_task(event);
 }
 
 void Policy::free_load(schedule::LoadToken token) {
@@ -120,22 +115,14 @@ void Policy::publish(SessionState& session, plan::ObjectId id) {
   scheduler_->publish(object.token);
   Observer& observer = effects_.observer();
   observer.on_milestone(Milestone::first_publish, start_ns);
-  observer.on_task({.task = next_task(),
-                    .kind = TaskKind::publish,
-                    .resource = ResourceClass::inline_,
-                    .original = object.original,
-                    .effective = object.priority,
-                    .source = ByteSource::portable,
-                    .executor = effects_.executor(),
-                    .lane = kCoordinatorLane,
-                    .object = id,
-                    .generation = session.store->generation(id),
-                    .bytes = session.plan->objects[size_t(id)].bytes,
-                    .bytes_in_flight = bytes_in_flight_,
-                    .queued_ns = start_ns,
-                    .start_ns = start_ns,
-                    .end_ns = now_ns(),
-                    .name = session.plan->objects[size_t(id)].name});
+  TaskEvent event = object_event(TaskKind::publish, session, id);
+  event.original = object.original;
+  event.effective = object.priority;
+  event.source = ByteSource::portable;
+  event.bytes = session.plan->objects[size_t(id)].bytes;
+  event.queued_ns = event.start_ns = start_ns;
+  event.end_ns = now_ns();
+  observer.on_task(event);
   if (session.resident == session.objects.size() && !session.fully_prepared) {
     session.fully_prepared = true;
     observer.on_milestone(Milestone::fully_prepared, now_ns());

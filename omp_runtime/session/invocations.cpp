@@ -229,7 +229,7 @@ void Policy::note_segment(Invocation& invocation, plan::SegmentId segment) {
   invocation.ready_since_ns = times.end_ns;
   Observer& observer = effects_.observer();
   observer.on_milestone(Milestone::first_segment, times.start_ns);
-  observer.on_task({.task = next_task(),
+  observer.on_task({.task = ++last_task_,
                     .kind = TaskKind::segment,
                     .scope = Scope::invocation,
                     .resource = ResourceClass::cpu,

@@ -48,7 +48,7 @@ SessionState::SessionState(std::shared_ptr<const plan::PreparedExecutionPlan> th
 bool SessionState::reads_mapped(plan::ObjectId object) const {
   const plan::PreparedObject& spec = plan->objects[size_t(object)];
   return options.read == ReadMode::mapped && spec.kind == plan::ObjectKind::packed_matmul &&
-         plan->model->payload(spec.sources[0].payload).encoding == model::Encoding::raw;
+         plan->main_payload(object).encoding == model::Encoding::raw;
 }
 
 DomainBytes SessionState::need_of(plan::ObjectId object) const {
@@ -127,6 +127,24 @@ Policy::ReadTarget Policy::read_target(uint64_t read_id) const {
   const auto token = size_t(token_of(read_id));
   if (is_aux(read_id)) return {publishes_[token].session, publishes_[token].object, -1};
   return {loads_[token].session, loads_[token].object, int32_t(loads_[token].chunk)};
+}
+
+int32_t Policy::take(std::vector<int32_t>& tokens) {
+  const int32_t token = tokens.back();
+  tokens.pop_back();
+  return token;
+}
+
+TaskEvent Policy::object_event(TaskKind kind, const SessionState& session, plan::ObjectId id) {
+  return {.task = ++last_task_,
+          .kind = kind,
+          .resource = ResourceClass::inline_,
+          .executor = effects_.executor(),
+          .lane = kCoordinatorLane,
+          .object = id,
+          .generation = session.store->generation(id),
+          .bytes_in_flight = bytes_in_flight_,
+          .name = session.plan->objects[size_t(id)].name};
 }
 
 void Policy::discarded(SessionState& session, plan::ObjectId object) {

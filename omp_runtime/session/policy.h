@@ -79,8 +79,9 @@ class Policy {
     int32_t chunk;  // -1: aux
   };
   ReadTarget read_target(uint64_t read_id) const;
-  uint64_t bytes_in_flight() const { return bytes_in_flight_; }
-  uint64_t next_task() { return ++last_task_; }  // ids of events
+  // An event of the serial context about an object, with an id of its own; whoever tells it fills in times, bytes, and
+  // what differs.
+  TaskEvent object_event(TaskKind kind, const SessionState& session, plan::ObjectId object);
   static bool is_aux(uint64_t read_id) { return read_id >> 63; }
   static int32_t token_of(uint64_t read_id) { return int32_t(read_id >> 32 & 0x7fffffff); }
 
@@ -184,6 +185,7 @@ class Policy {
   void promote_reads(bool aux, int32_t token, uint32_t first, size_t count, Priority priority);
   uint64_t plan_position(const SessionState& session, plan::ObjectId object) const;
   void count_in_flight(int64_t bytes);
+  static int32_t take(std::vector<int32_t>& tokens);  // of a pool that isn't empty
 
   const PolicyOptions options_;
   arenas::Budget& budget_;

@@ -37,7 +37,7 @@ std::vector<RowFetch> row_fetches(const plan::PreparedExecutionPlan& plan, Verif
   std::vector<RowFetch> fetches;
   for (plan::SegmentId segment = 0; segment < plan::SegmentId(plan.segments.size()); ++segment) {
     for (const plan::RowAccess& access : plan.segments[size_t(segment)].rows) {
-      const model::Payload& payload = plan.model->payload(plan.objects[size_t(access.object)].sources[0].payload);
+      const model::Payload& payload = plan.main_payload(access.object);
       const bool hashed = !payload.slice_hashes.empty();
       const exec::HeldTensor* const indices = input_of(context, plan.model->value(access.indices).name);
       if (!indices || (!hashed && verify != Verify::never)) continue;

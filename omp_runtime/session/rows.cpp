@@ -32,8 +32,7 @@ RowFetch* Policy::rows_for(Invocation& invocation, plan::ObjectId id) {
 // The reservation holds the slices' bytes; a publish token and one load token were looked for before.
 void Policy::start_rows(Invocation& invocation, RowFetch& fetch, arenas::Reservation reservation) {
   SessionState& session = *invocation.session;
-  const model::Payload& payload =
-      session.plan->model->payload(session.plan->objects[size_t(fetch.object)].sources[0].payload);
+  const model::Payload& payload = session.plan->main_payload(fetch.object);
   Result<arenas::Window> window = arenas::Window::open(payload.length);
   OMPIPE_CHECK(window.ok(), "the system has no addresses for a table");
   fetch.invocation = &invocation;
@@ -41,17 +40,13 @@ void Policy::start_rows(Invocation& invocation, RowFetch& fetch, arenas::Reserva
   fetch.reservation = std::move(reservation);
   fetch.next = fetch.done = 0;
   fetch.error.reset();
-  fetch.token = free_publishes_.back();
-  free_publishes_.pop_back();
+  fetch.token = take(free_publishes_);
   scheduler_->create_publish(fetch.token);
-  const schedule::LoadToken token = free_loads_.back();
-  free_loads_.pop_back();
-  submit_slice(session, fetch, token);
+  submit_slice(session, fetch, take(free_loads_));
 }
 
 void Policy::submit_slice(SessionState& session, RowFetch& fetch, schedule::LoadToken token) {
-  const model::Payload& payload =
-      session.plan->model->payload(session.plan->objects[size_t(fetch.object)].sources[0].payload);
+  const model::Payload& payload = session.plan->main_payload(fetch.object);
   const uint64_t slice = fetch.slices[fetch.next++], begin = slice * io::kSliceBytes;
   const plan::Read read{payload.file, payload.offset + begin, std::min(io::kSliceBytes, payload.length - begin), 0};
   Load& load = loads_[size_t(token)];
@@ -76,9 +71,7 @@ void Policy::top_up_rows() {
     for (RowFetch& fetch : invocation->rows) {
       while (fetch.token >= 0 && !fetch.error && fetch.next < fetch.slices.size() &&
              loads_.size() - free_loads_.size() < chunk_window_ && free_loads_.size() > reserved_tokens_) {
-        const schedule::LoadToken token = free_loads_.back();
-        free_loads_.pop_back();
-        submit_slice(*invocation->session, fetch, token);
+        submit_slice(*invocation->session, fetch, take(free_loads_));
       }
     }
   }

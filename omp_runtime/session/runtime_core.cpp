@@ -1,12 +1,12 @@
 #include "runtime_core.h"
 
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <future>
 
 #include "frame_work.h"
+#include "ompipe/io/meter.h"
 #include "ompipe/io/posix_device.h"
 #include "ompipe/schedule/environment.h"
 #include "ompipe/schedule/slice.h"
@@ -53,12 +53,6 @@ io::ReadMode io_mode(ReadMode mode) {
   return io::ReadMode::buffered;
 }
 
-uint64_t clock_ns(clockid_t clock) {
-  timespec time;
-  clock_gettime(clock, &time);
-  return uint64_t(time.tv_sec) * 1'000'000'000u + uint64_t(time.tv_nsec);
-}
-
 int32_t next_executor() {
   static std::atomic<int32_t> last{0};
   return ++last;
@@ -66,8 +60,8 @@ int32_t next_executor() {
 
 }  // namespace
 
-uint64_t now_ns() { return clock_ns(CLOCK_MONOTONIC); }
-uint64_t thread_cpu_ns() { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
+uint64_t now_ns() { return uint64_t(io::monotonic_ns()); }
+uint64_t thread_cpu_ns() { return uint64_t(io::thread_cpu_ns()); }
 
 Result<std::unique_ptr<RuntimeCore>> RuntimeCore::open(const RuntimeOptions& asked) {
   RuntimeOptions options = asked;
@@ -215,7 +209,7 @@ void RuntimeCore::check_slice(Load& load, schedule::Worker& worker) {
     const io::Hash128 found = io::slice_hash({fetch.window.data() + begin, load.bytes});
     if (!(found == fetch.hashes[size_t(place)])) {
       const plan::PreparedExecutionPlan& plan = *load.session->plan;
-      const model::Payload& payload = plan.model->payload(plan.objects[size_t(load.object)].sources[0].payload);
+      const model::Payload& payload = plan.main_payload(load.object);
       load.error = Error{.kind = ErrorKind::bad_model,
                          .phase = "digest",
                          .subject = payload.name,
@@ -294,23 +288,17 @@ void RuntimeCore::read_finished_message(std::unique_ptr<io::Completion> completi
   const plan::PreparedObject& object = target.session->plan->objects[size_t(target.object)];
   const ObjectState& state = target.session->objects[size_t(target.object)];
   observer_->on_milestone(Milestone::first_read, uint64_t(completion->start_ns));
-  observer_->on_task({.task = policy_.next_task(),
-                      .kind = TaskKind::read,
-                      .resource = ResourceClass::io,
-                      .original = state.original,
-                      .effective = state.priority,
-                      .source = ByteSource::portable,
-                      .executor = executor_,
-                      .lane = kIoLane + int32_t(completion->thread),
-                      .object = target.object,
-                      .chunk = target.chunk,
-                      .generation = target.session->store->generation(target.object),
-                      .bytes = completion->bytes,
-                      .bytes_in_flight = policy_.bytes_in_flight(),
-                      .queued_ns = uint64_t(completion->start_ns),
-                      .start_ns = uint64_t(completion->start_ns),
-                      .end_ns = uint64_t(completion->end_ns),
-                      .name = object.name});
+  TaskEvent event = policy_.object_event(TaskKind::read, *target.session, target.object);
+  event.resource = ResourceClass::io;
+  event.original = state.original;
+  event.effective = state.priority;
+  event.source = ByteSource::portable;
+  event.lane = kIoLane + int32_t(completion->thread);
+  event.chunk = target.chunk;
+  event.bytes = completion->bytes;
+  event.queued_ns = event.start_ns = uint64_t(completion->start_ns);
+  event.end_ns = uint64_t(completion->end_ns);
+  observer_->on_task(event);
   portable_read_bytes_ += completion->bytes;
   if (!Policy::is_aux(completion->id))
     policy_.load(Policy::token_of(completion->id)).mapped = std::move(completion->mapped);

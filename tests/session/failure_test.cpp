@@ -18,25 +18,6 @@ namespace fs = std::filesystem;
 
 constexpr int kSteps = 2;
 
-// A copy of the model that a test may damage.
-class Copy {
- public:
-  Copy() { fs::copy(fs::path(model_path()).parent_path(), folder_.path("model")); }
-  std::string model() const { return folder_.path("model/model.onnx"); }
-  std::string data() const { return folder_.path("model/model.data"); }
-  void flip(uint64_t offset) const {
-    std::fstream file(data(), std::ios::in | std::ios::out | std::ios::binary);
-    file.seekg(std::streamoff(offset));
-    const char byte = char(file.get() ^ 0x10);
-    file.seekp(std::streamoff(offset));
-    file.put(byte);
-    REQUIRE(file.good());
-  }
-
- private:
-  TestFolder folder_;
-};
-
 // Damages one byte of what is read, the first time that it is.
 class FlippingDevice : public io::Device {
  public:
@@ -128,7 +109,7 @@ TEST_CASE("a byte flipped on the way is a digest's error that names tensor, file
 }
 
 TEST_CASE("a damaged file is found for every way to read, unless nobody wants it checked") {
-  const Copy copy;
+  const ModelCopy copy;
   uint64_t offset = 0;
   std::string name;
   {
@@ -156,7 +137,7 @@ TEST_CASE("a file that changes while it is in use, or is cut short, for every wa
     for (const bool shorter : {false, true}) {
       CAPTURE(int(read));
       CAPTURE(shorter);
-      const Copy copy;
+      const ModelCopy copy;
       Rig rig({.threads = 2});
       RuntimeSession& session = rig.open({.read = read}, copy.model());
       const uint64_t offset = session.plan().objects[size_t(late_object(session))].chunks[0].reads[0].offset;
@@ -207,7 +188,7 @@ TEST_CASE("short and interrupted reads are nobody's error") {
 
 TEST_CASE("one session's failure never fails another's run") {
   FlippingDevice device;
-  const Copy copy;
+  const ModelCopy copy;
   Rig rig({.threads = 2, .device = &device});
   RuntimeSession& damaged = rig.open({}, copy.model());
   RuntimeSession& whole = rig.open();

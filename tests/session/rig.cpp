@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "ompipe/cli/generate.h"
@@ -40,6 +41,19 @@ std::string model_path(const std::string& preset, int accuracy_level) {
     REQUIRE_MESSAGE(status.ok(), (status.ok() ? "" : status.error().message()));
   }
   return entry->second.path("model/model.onnx");
+}
+
+ModelCopy::ModelCopy() {
+  std::filesystem::copy(std::filesystem::path(model_path()).parent_path(), folder_.path("model"));
+}
+
+void ModelCopy::flip(uint64_t offset) const {
+  std::fstream file(data(), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(std::streamoff(offset));
+  const char byte = char(file.get() ^ 0x10);
+  file.seekp(std::streamoff(offset));
+  file.put(byte);
+  REQUIRE(file.good());
 }
 
 Decoder::Decoder(const RuntimeSession& session, int64_t capacity) : model_(*session.plan().model) {

@@ -35,6 +35,19 @@ class TestFolder {
 // model.onnx of a preset, seed 1; generated once a process and removed at its end.
 std::string model_path(const std::string& preset = "tiny-int4", int accuracy_level = 0);
 
+// A copy of tiny-int4's files that a test may damage.
+class ModelCopy {
+ public:
+  ModelCopy();
+  std::string file(const std::string& name) const { return folder_.path("model/" + name); }
+  std::string model() const { return file("model.onnx"); }
+  std::string data() const { return file("model.data"); }
+  void flip(uint64_t offset) const;  // one bit of model.data
+
+ private:
+  TestFolder folder_;
+};
+
 using Tokens = std::vector<int64_t>;
 using Floats = std::vector<float>;
 inline const Tokens kPrompt{1, 17, 300, 4242, 8000, 77, 5, 2048};  // the goldens'

@@ -44,23 +44,6 @@ Loaded run(const RuntimeOptions& base, const SessionOptions& options, const std:
   return loaded;
 }
 
-class Copy {
- public:
-  Copy() { fs::copy(fs::path(model_path()).parent_path(), folder_.path("model")); }
-  std::string file(const char* name) const { return folder_.path("model/") + name; }
-  void flip(uint64_t offset) const {
-    std::fstream data(file("model.data"), std::ios::in | std::ios::out | std::ios::binary);
-    data.seekg(std::streamoff(offset));
-    const char byte = char(data.get() ^ 0x10);
-    data.seekp(std::streamoff(offset));
-    data.put(byte);
-    REQUIRE(data.good());
-  }
-
- private:
-  TestFolder folder_;
-};
-
 const SessionOptions kOnDemand{.mode = Mode::on_demand};
 
 }  // namespace
@@ -83,16 +66,16 @@ TEST_CASE("one slice is read instead of the table, and the bits are the same") {
 }
 
 TEST_CASE("a slice whose hash is wrong fails the invocation, and no other") {
-  const Copy copy;
+  const ModelCopy copy;
   copy.flip(100);  // in row 0, of the same slice as row 1
-  const Loaded rows = run({.threads = 2}, kOnDemand, copy.file("model.onnx"), 1, kOneId);
+  const Loaded rows = run({.threads = 2}, kOnDemand, copy.model(), 1, kOneId);
   REQUIRE_FALSE(rows.decoded.ok());
   CHECK(rows.decoded.error().kind == ErrorKind::bad_model);
   CHECK(rows.decoded.error().phase == "digest");
   CHECK(rows.decoded.error().subject == kTable);
   CHECK(rows.decoded.error().length == uint64_t(1) << 20);
   // Row 5000 lies in the other slice, which is whole; the head, packed from the same bytes, is what then fails.
-  const Loaded other = run({.threads = 2}, kOnDemand, copy.file("model.onnx"), 1, {5000});
+  const Loaded other = run({.threads = 2}, kOnDemand, copy.model(), 1, {5000});
   REQUIRE_FALSE(other.decoded.ok());
   CHECK(other.decoded.error().subject != "");
   CHECK(other.table.size() == 1);
@@ -100,13 +83,13 @@ TEST_CASE("a slice whose hash is wrong fails the invocation, and no other") {
 }
 
 TEST_CASE("without slice hashes the whole table is read, unless nothing is verified") {
-  const Copy copy;
+  const ModelCopy copy;
   fs::remove(copy.file("model.digests"));
-  const Loaded whole = run({.threads = 2}, kOnDemand, copy.file("model.onnx"), 1, kOneId);
+  const Loaded whole = run({.threads = 2}, kOnDemand, copy.model(), 1, kOneId);
   REQUIRE(whole.decoded.ok());
   CHECK(whole.resident);
   const Loaded unverified =
-      run({.threads = 2}, {.mode = Mode::on_demand, .verify = Verify::never}, copy.file("model.onnx"), 1, kOneId);
+      run({.threads = 2}, {.mode = Mode::on_demand, .verify = Verify::never}, copy.model(), 1, kOneId);
   REQUIRE(unverified.decoded.ok());
   CHECK_FALSE(unverified.resident);
   CHECK(*unverified.decoded == *whole.decoded);

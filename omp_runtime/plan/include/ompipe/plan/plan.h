@@ -142,6 +142,8 @@ struct PreparedExecutionPlan {
 
   // The first segment at or after `from` that uses the object; kNone when no later one does.
   SegmentId next_use(ObjectId object, SegmentId from) const;
+  // The payload that the object's chunks are cut from; of a bundle its first member.
+  const model::Payload& main_payload(ObjectId object) const;
 };
 
 // Builds the plan of a frozen model. Errors: bad_model when an operator's weights can't be prepared as asked, usage
