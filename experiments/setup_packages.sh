@@ -1,7 +1,7 @@
 # Installs what a fresh Debian 12 lacks for building and testing; sourced by tests/run.sh and experiments/quickstart.sh.
 
 ompipe_packages=(
-  clang-19 libomp-19-dev libclang-rt-19-dev clang-format-19
+  clang-19 libomp-19-dev libclang-rt-19-dev clang-format-19 gcc-12
   cmake ninja-build ccache pkg-config git python3
   libhwloc-dev libxxhash-dev libssl-dev libprotozero-dev libfmt-dev nlohmann-json3-dev libcli11-dev
   doctest-dev librapidcheck-dev libbenchmark-dev

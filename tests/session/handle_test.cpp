@@ -1,6 +1,7 @@
 // Handles and lifetimes: waiting, moving, cancelling, and destruction in every order.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "ompipe/io/gated_device.h"
@@ -224,6 +225,28 @@ TEST_CASE("sessions come and go on one runtime; runtimes come and go") {
     Rig other({.scheduler = i % 4 ? "omp-tasks" : "sequential", .threads = 1 + i % 3});
     CHECK(decode(other.open(), 1)->logits[0] == expected());
   }
+}
+
+TEST_CASE("a thousand runtimes open and close, three at once, with teams of every size; root threads never pile up") {
+  auto threads_of_process = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+  };
+  std::vector<std::shared_ptr<Runtime>> open(3);
+  ptrdiff_t after_first = 0, most = 0;
+  for (size_t i = 0; i < 1000; ++i) {
+    std::shared_ptr<Runtime>& place = open[i % open.size()];
+    place = nullptr;
+    const Result<std::shared_ptr<Runtime>> runtime = Runtime::open({.threads = 1 + int(i % 4)});
+    REQUIRE(runtime.ok());
+    place = *runtime;
+    if (i % 100 == 0) {
+      const Result<std::unique_ptr<RuntimeSession>> session = RuntimeSession::open(place, model_path(), {});
+      REQUIRE(session.ok());
+      CHECK(decode(**session, 1)->logits[0] == expected());
+    }
+    (i < 24 ? after_first : most) = std::max(i < 24 ? after_first : most, threads_of_process());
+  }
+  CHECK(most <= after_first);
 }
 
 TEST_CASE("several threads use several sessions of one runtime at once") {
