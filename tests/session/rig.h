@@ -19,6 +19,17 @@ namespace ompipe::session::testing {
 // Whether the long forms of the tests are asked for (OMPIPE_LONG is set).
 bool long_tests();
 
+// Everything takes several times as long in a sanitizer's build.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // A folder below the build tree that is removed with everything in it.
 class TestFolder {
  public:
