@@ -166,8 +166,8 @@ Status run_bound(Frame& frame, const plan::PreparedExecutionPlan& plan, RuntimeC
   return status;
 }
 
-Status run(Graph& graph, RuntimeContext& context) {
-  const auto plan = graph.plan();
+Status run(Graph& graph, RuntimeContext& context, const plan::PlanOptions& options) {
+  const auto plan = graph.plan(options);
   const MemoryObjects objects = graph.prepare(*plan);
   Frame frame(plan, 1);
   if (Status status = frame.bind(context); !status) return status;
@@ -175,10 +175,10 @@ Status run(Graph& graph, RuntimeContext& context) {
   return run_bound(frame, *plan, context, objects, runner);
 }
 
-std::vector<float> run_floats(Graph& graph, std::vector<NamedTensor> inputs) {
+std::vector<float> run_floats(Graph& graph, std::vector<NamedTensor> inputs, const plan::PlanOptions& options) {
   RuntimeContext context;
   context.inputs = std::move(inputs);
-  const Status status = run(graph, context);
+  const Status status = run(graph, context, options);
   REQUIRE_MESSAGE(status.ok(), (status ? "" : status.error().message()));
   REQUIRE(context.output("y") != nullptr);
   return elements_of<float>(*context.output("y"));

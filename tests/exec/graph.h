@@ -106,8 +106,8 @@ void attach(Frame& frame);
 Status run_bound(Frame& frame, const plan::PreparedExecutionPlan& plan, RuntimeContext& context,
                  const ObjectTable& objects, TileRunner& runner);
 // bind and run_bound in a frame of its own.
-Status run(Graph& graph, RuntimeContext& context);
+Status run(Graph& graph, RuntimeContext& context, const plan::PlanOptions& options = {});
 // The elements of output "y" of a graph run with these inputs.
-std::vector<float> run_floats(Graph& graph, std::vector<NamedTensor> inputs);
+std::vector<float> run_floats(Graph& graph, std::vector<NamedTensor> inputs, const plan::PlanOptions& options = {});
 
 }  // namespace ompipe::exec::testing

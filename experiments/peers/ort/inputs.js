@@ -5,14 +5,19 @@ const ort = require('onnxruntime-node');
 const count = (dims) => dims.reduce((product, size) => product * size, 1);
 
 // Numerical Recipes' 32-bit generator, so that inputs need no library to be made again:
-// x' = 1664525 x + 1013904223 mod 2^32, element i is the i-th new x / 2^31 - 1, rounded to float32: uniform in [-1, 1).
-function random(seed, dims) {
-  const data = new Float32Array(count(dims));
+// x' = 1664525 x + 1013904223 mod 2^32, from x = seed. Each call gives the next x.
+function generator(seed) {
   let x = seed >>> 0;
-  for (let i = 0; i < data.length; ++i) {
-    x = (Math.imul(x, 1664525) + 1013904223) >>> 0;
-    data[i] = x / 2147483648 - 1;
-  }
+  return () => (x = (Math.imul(x, 1664525) + 1013904223) >>> 0);
+}
+
+// In [-1, 1), rounded when it is stored.
+const uniform = (x) => x / 2147483648 - 1;
+
+// Element i is the i-th x of the generator, as float32.
+function random(seed, dims) {
+  const next = generator(seed);
+  const data = new Float32Array(count(dims)).map(() => uniform(next()));
   return new ort.Tensor('float32', data, dims);
 }
 
@@ -32,4 +37,4 @@ function parse(text) {
   throw new Error(`input rule '${text}' is neither random:SEED:DIMS nor linear:A:B:M:DIMS`);
 }
 
-module.exports = { parse };
+module.exports = { generator, parse, uniform };

@@ -17,6 +17,7 @@ golden() {
   rm -r "$work/$1"
 }
 
+node "$here/mat_mul_nbits.js" "$goldens"
 golden tiny-int4 0
 golden tiny-int4 4
 golden qwen-0.5b-int4 0
