@@ -239,22 +239,10 @@ TEST_CASE("tiny-int4: every logit of the prompt's last position") {
     for (size_t i = 0; i < expected.size(); ++i) {
       REQUIRE(std::abs(double(logits[i]) - double(expected[i])) <= tolerance_of(level) * norm);
     }
-    // At level 4 roundings that fall the other way spread from layer to layer (docs/decisions/0071).
+    // At level 4 roundings that fall the other way spread from layer to layer (docs/decisions/0071). The session's
+    // tests hold its distance to level 0.
     CHECK(distance(logits, expected) <= (level == 0 ? 1e-4 : 5e-2) * norm);
   }
-}
-
-// Which of two right level-4 results is the better one has no answer, but each has its distance to level 0
-// (docs/decisions/0100).
-TEST_CASE("tiny-int4 at level 4: at most 1.25 times as far from level 0 as ONNX Runtime") {
-  const std::vector<float> exact = read_npy("tiny-int4-acc0.logits0.npy");
-  const double peer = distance(read_npy("tiny-int4-acc4.logits0.npy"), exact);
-  CHECK(peer > 1e-2 * norm_of(exact));
-  const Generated model("tiny-int4", 4);
-  const double ours = distance(Decoder(model).step(golden("tiny-int4-acc4")["prompt"]), exact);
-  CHECK(ours <= 1.25 * peer);
-  CHECK(ours > 1e-2 * norm_of(exact));  // level 4 was computed, and not level 0
-  MESSAGE("ours ", ours / norm_of(exact), " of the norm from level 0, ONNX Runtime ", peer / norm_of(exact));
 }
 
 TEST_CASE("bert-f32: the encoder's output") { check_outputs("bert-f32"); }

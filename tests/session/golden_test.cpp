@@ -3,28 +3,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "../exec/golden_files.h"
 #include "rig.h"
 
 namespace ompipe::session::testing {
 
 namespace {
 
+using exec::testing::distance;
+using exec::testing::golden;
+using exec::testing::norm_of;
+using exec::testing::read_npy;
 using Json = nlohmann::json;
-
-Json golden(const std::string& name) {
-  std::ifstream file(std::string(OMPIPE_GOLDENS) + "/" + name + ".json");
-  REQUIRE(file.good());
-  return Json::parse(file);
-}
-
-double norm_of(const Floats& values) {
-  double sum = 0;
-  for (const float value : values) sum += double(value) * double(value);
-  return std::sqrt(sum);
-}
 
 // Level 0 is float32 throughout. At level 4 two right implementations may round an activation to different integers.
 double tolerance_of(int level) { return level == 0 ? 1e-4 : 1e-2; }
@@ -57,6 +48,27 @@ void check_decoder(const std::string& preset, int level, const std::string& sche
   MESSAGE(preset, " level ", level, ", ", scheduler, ": largest difference ", largest, " of the norm");
 }
 
+// The prompt's logits at level 4 against ONNX Runtime's at levels 0 and 4, by their distances (docs/decisions/0100). A
+// golden holds every so many of them.
+void check_distances(const std::string& preset) {
+  const Floats exact = read_npy(preset + "-acc0.logits0.npy"), peer = read_npy(preset + "-acc4.logits0.npy");
+  Rig rig({.threads = 2});
+  RuntimeSession& session = rig.open({}, model_path(preset, 4));
+  Decoder decoder(session);
+  decoder.feed(golden(preset + "-acc4")["prompt"]);
+  REQUIRE(session.Run(decoder.context).ok());
+  const Floats logits = decoder.take_logits();
+  REQUIRE(logits.size() % exact.size() == 0);
+  Floats ours;
+  for (size_t i = 0; i < logits.size(); i += logits.size() / exact.size()) ours.push_back(logits[i]);
+  const double error = distance(ours, exact), peer_error = distance(peer, exact);
+  CHECK(error <= 1.25 * peer_error);
+  CHECK(distance(ours, peer) <= 1.5 * peer_error);
+  CHECK(error > 0.5 * peer_error);  // level 4 was computed, and not level 0
+  MESSAGE(preset, ", of the norm: ours ", error / norm_of(exact), " from level 0, ONNX Runtime ",
+          peer_error / norm_of(exact), ", the two ", distance(ours, peer) / norm_of(exact), " apart");
+}
+
 // The tensor that a rule of the goldens' README stands for: "linear:A:B:M:DIMS" or "random:SEED:DIMS".
 exec::NamedTensor input_by_rule(const std::string& name, const std::string& rule) {
   std::vector<std::string> parts(1);
@@ -72,11 +84,8 @@ exec::NamedTensor input_by_rule(const std::string& name, const std::string& rule
     return {name, {exec::make_tensor(model::DType::i64, dims, bytes), values}};
   }
   auto values = std::make_shared<Floats>();
-  uint32_t x = uint32_t(std::stoul(parts[1]));
-  for (int64_t i = 0; i < count; ++i) {
-    x = 1664525u * x + 1013904223u;
-    values->push_back(float(double(x) / 2147483648.0 - 1));
-  }
+  exec::testing::Generator generator(uint32_t(std::stoul(parts[1])));
+  for (int64_t i = 0; i < count; ++i) values->push_back(float(generator.uniform()));
   auto* const bytes = reinterpret_cast<std::byte*>(values->data());
   return {name, {exec::make_tensor(model::DType::f32, dims, bytes), values}};
 }
@@ -117,6 +126,8 @@ TEST_CASE("tiny-int4, int8 blocks: within a hundredth of the logits' norm") {
   check_decoder("tiny-int4", 4, "omp-tasks");
 }
 
+TEST_CASE("tiny-int4, int8 blocks: no further from level 0 than ONNX Runtime is") { check_distances("tiny-int4"); }
+
 TEST_CASE("tiny-int4 left to itself generates ONNX Runtime's tokens") {
   const Json expected = golden("tiny-int4-acc0");
   Rig rig({.threads = 2});
@@ -128,6 +139,7 @@ TEST_CASE("tiny-int4 left to itself generates ONNX Runtime's tokens") {
 TEST_CASE("qwen-0.5b-int4, both levels" * doctest::skip(!long_tests())) {
   check_decoder("qwen-0.5b-int4", 0, "omp-tasks");
   check_decoder("qwen-0.5b-int4", 4, "omp-tasks");
+  check_distances("qwen-0.5b-int4");
 }
 
 TEST_CASE("bert-f32 and mlp-f32-1g" * doctest::skip(!long_tests())) {
