@@ -42,11 +42,11 @@ def drop_pages(path):
 
 
 def warm_pages(path):
-    """Reads a file into the page cache, or raises if pages of it don't stay."""
+    """Reads a file into the page cache, or raises if more than a few pages of it don't stay: a kernel that reclaims ahead takes some."""
     with open(path, "rb") as file:
         while file.read(1 << 20):
             pass
-    if (share := resident_share(path)) != 1:
+    if (share := resident_share(path)) < 0.999:
         raise RuntimeError(f"only {share:.1%} of {path} is in the page cache")
 
 

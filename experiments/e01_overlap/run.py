@@ -1,53 +1,29 @@
 #!/usr/bin/env python3
 """Runs experiment e01: sequential, eager and streaming, cold and warm, interleaved; writes one results directory."""
 import argparse
-import datetime
-import hashlib
+import concurrent.futures
 import json
 import os
 import pathlib
-import platform
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import recording
 
 VARIANTS = {
     "sequential": ["--scheduler", "sequential", "--mode", "streaming"],
     "eager": ["--scheduler", "omp-tasks", "--mode", "eager"],
     "streaming": ["--scheduler", "omp-tasks", "--mode", "streaming"],
 }
+READ_STREAMS, READ_BYTES = 2, 2 << 20  # the program's defaults: I/O threads and chunk
 
 
-def first_line(path):
-    try:
-        return pathlib.Path(path).read_text().strip()
-    except OSError:
-        return ""
-
-
-def cpu_name():
-    for line in first_line("/proc/cpuinfo").splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
-
-
-def sha256(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def busy_jiffies():
-    fields = [int(x) for x in first_line("/proc/stat").splitlines()[0].split()[1:]]
-    return sum(fields) - fields[3] - fields[4]
-
-
-def run_once(options, model, variant, cache, bound, scratch):
+def run_once(options, model, variant, cache, scratch):
     """One process. Returns its report and the share of the machine that others used meanwhile."""
     report = scratch / f"{variant}.json"
     command = [options.ompipe, "run", str(model / "model.onnx"), "--prompt-length", str(options.prompt), "--generate", "1",
@@ -55,16 +31,28 @@ def run_once(options, model, variant, cache, bound, scratch):
     if cache == "cold":
         command.append("--drop-page-cache")
     else:
-        for name in ("model.onnx", "model.data"):
-            (model / name).read_bytes()
-    if bound:
-        command += ["--bound-from", str(bound)]
-    busy = busy_jiffies()
-    usage = os.times()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    after = os.times()
-    own = (after.children_user + after.children_system - usage.children_user - usage.children_system) * os.sysconf("SC_CLK_TCK")
-    return json.loads(report.read_text()), max(0.0, busy_jiffies() - busy - own)
+        recording.warm_pages(model / "model.data")
+    _, foreign = recording.beside_others(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
+    return json.loads(report.read_text()), foreign
+
+
+def read_alone(path, cache):
+    """Wall time of reading the file with as many streams as the runs have, into memory that was touched before."""
+    recording.drop_pages(path) if cache == "cold" else recording.warm_pages(path)
+    descriptor = os.open(path, os.O_RDONLY)
+    size = os.fstat(descriptor).st_size
+    buffers = [bytearray(READ_BYTES) for _ in range(READ_STREAMS)]
+
+    def read_every_other(first):
+        for offset in range(first * READ_BYTES, size, READ_STREAMS * READ_BYTES):
+            os.preadv(descriptor, [buffers[first]], offset)
+
+    begin = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(READ_STREAMS) as pool:
+        list(pool.map(read_every_other, range(READ_STREAMS)))
+    took = time.monotonic() - begin
+    os.close(descriptor)
+    return took
 
 
 def sample_of(report, variant, cache, repeat, foreign):
@@ -81,33 +69,44 @@ def sample_of(report, variant, cache, repeat, foreign):
 
 
 def measure(options, model):
+    """Returns the samples, the times of reading alone by page cache, and one report for the manifest."""
     rng = random.Random(options.seed)
-    samples = []
+    samples, reads = [], {"cold": [], "warm": []}
     with tempfile.TemporaryDirectory() as folder:
-        scratch = pathlib.Path(folder)
         for repeat in range(options.repeats):
             for cache in rng.sample(["cold", "warm"], 2):
-                base, foreign = run_once(options, model, "sequential", cache, None, scratch)
-                samples.append(sample_of(base, "sequential", cache, repeat, foreign))
-                bound = scratch / "bound.json"
-                bound.write_text(json.dumps(base))
-                for variant in rng.sample(["eager", "streaming"], 2):
-                    report, foreign = run_once(options, model, variant, cache, bound, scratch)
+                for variant in rng.sample([*VARIANTS, "read"], len(VARIANTS) + 1):
+                    if variant == "read":
+                        reads[cache].append(read_alone(model / "model.data", cache))
+                        continue
+                    report, foreign = run_once(options, model, variant, cache, pathlib.Path(folder))
                     samples.append(sample_of(report, variant, cache, repeat, foreign))
-    return samples, base
+    return samples, reads, report
 
 
-def summary_of(samples):
+def hidden(sample, io_side_s):
+    """The contract's `hidden` of one run, for a given I/O side. A run without --bound-from states its CPU side as sum less its own reads."""
+    cpu_side_s = sample["overlap"]["sum_s"] - sample["work"]["read_s"]
+    total, longest = io_side_s + cpu_side_s, max(io_side_s, cpu_side_s)
+    return (total - sample["overlap"]["measured_s"]) / (total - longest) if total - longest >= 0.05 * total else None
+
+
+def spread(values):
+    values = [v for v in values if v is not None]
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)} if values else None
+
+
+def summary_of(samples, reads):
     rows = []
     for cache in ("cold", "warm"):
+        one_stream_s = statistics.median(s["work"]["read_s"] for s in samples if s["cache"] == cache and s["variant"] == "sequential")
+        alone_s = statistics.median(reads[cache])
         for variant in VARIANTS:
             chosen = [s for s in samples if s["variant"] == variant and s["cache"] == cache]
-            def middle(pick):
-                values = [v for v in map(pick, chosen) if v is not None]
-                return {"median": statistics.median(values), "min": min(values), "max": max(values)} if values else None
-            rows.append({"cache": cache, "variant": variant, "first_output_s": middle(lambda s: s["first_output_s"]),
-                         "ready_s": middle(lambda s: s["ready_s"]), "bound_s": middle(lambda s: s["overlap"].get("bound_s")),
-                         "hidden": middle(lambda s: s["overlap"].get("hidden"))})
+            rows.append({"cache": cache, "variant": variant, "first_output_s": spread(s["first_output_s"] for s in chosen),
+                         "ready_s": spread(s["ready_s"] for s in chosen),
+                         "one_stream_read_s": one_stream_s, "hidden_one_stream": spread(hidden(s, one_stream_s) for s in chosen),
+                         "read_alone_s": alone_s, "hidden": spread(hidden(s, alone_s) for s in chosen)})
     return rows
 
 
@@ -115,7 +114,7 @@ def verdict_of(samples):
     reasons = []
     if len({(tuple(s["tokens"]), s["digest"]) for s in samples}) != 1:
         reasons.append("outputs differ between runs")
-    loud = [s for s in samples if s["foreign_jiffies"] > 0.1 * 100 * max(0.1, s["ready_s"]) * (os.cpu_count() or 1)]
+    loud = [s for s in samples if recording.loud(s["foreign_jiffies"], s["ready_s"])]
     if len(loud) > len(samples) // 3:
         reasons.append(f"other processes used more than a tenth of the machine in {len(loud)} of {len(samples)} runs")
     return ("INVALID" if reasons else "VALID"), reasons
@@ -134,40 +133,22 @@ def main():
     parser.add_argument("--results", default="results")
     options = parser.parse_args()
 
-    model = pathlib.Path(options.models) / f"{options.preset}-acc{options.accuracy_level}"
-    if not (model / "model.onnx").exists():
-        subprocess.run([options.ompipe, "generate", options.preset, str(model), "--accuracy-level", options.accuracy_level], check=True)
-    samples, report = measure(options, model)
+    model = recording.generated_model(options.ompipe, options.models, options.preset, options.accuracy_level)
+    samples, reads, report = measure(options, model)
     verdict, reasons = verdict_of(samples)
-
-    system = "".join(c if c.isalnum() else "-" for c in f"{cpu_name()}-{os.cpu_count()}cpu").strip("-").lower()
-    utc = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    sha = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-    dirty = bool(subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=True).stdout.strip())
-    folder = pathlib.Path(options.results) / "e01_overlap" / system / f"{utc}_{sha[:8]}"
-    folder.mkdir(parents=True)
-    manifest = {
-        "command": ["experiments/e01_overlap/run.py", options.preset, f"--repeats={options.repeats}"],
-        "seed": options.seed, "git": sha, "dirty": dirty, "compiler": report["compiler"],
-        "openmp_runtime": report["openmp_runtime"].split(",")[0], "openmp_environment": report["openmp_environment"],
-        "isa": report["isa"], "cpu": cpu_name(), "cpus": os.cpu_count(), "kernel": platform.release(),
-        "thp": first_line("/sys/kernel/mm/transparent_hugepage/enabled"), "slice": report["scheduling_slice"],
-        "model": {"preset": options.preset, "accuracy_level": options.accuracy_level, "sha256": sha256(model / "model.data"),
-                  "bytes": (model / "model.data").stat().st_size},
-        "verdict": verdict, "reasons": reasons,
-    }
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
-    (folder / "samples.jsonl").write_text("".join(json.dumps(s) + "\n" for s in samples))
-    rows = summary_of(samples)
-    (folder / "summary.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (folder / "SHA256SUMS").write_text("".join(f"{sha256(folder / n)}  {n}\n" for n in ("manifest.json", "samples.jsonl", "summary.json")))
+    manifest = {"command": ["experiments/e01_overlap/run.py", options.preset, f"--repeats={options.repeats}"], "seed": options.seed,
+                **recording.machine(), **recording.program_of(report),
+                "model": recording.model_of(model, options.preset, options.accuracy_level),
+                "read_alone_s": reads, "verdict": verdict, "reasons": reasons}
+    rows = summary_of(samples, reads)
+    folder = recording.write_run(options.results, "e01_overlap", manifest, samples, rows)
 
     print(f"{verdict} {'; '.join(reasons)}")
-    print(f"{'cache':6}{'variant':12}{'first output':>14}{'all ready':>12}{'bound':>10}{'hidden':>9}")
+    print(f"{'cache':6}{'variant':12}{'first output':>14}{'all ready':>12}{'read alone':>12}{'hidden':>9}{'(one stream)':>14}")
     for row in rows:
-        cells = [f"{row[k]['median'] * 1e3:.0f} ms" if row[k] else "-" for k in ("first_output_s", "ready_s", "bound_s")]
-        hidden = f"{row['hidden']['median']:.2f}" if row["hidden"] else "-"
-        print(f"{row['cache']:6}{row['variant']:12}{cells[0]:>14}{cells[1]:>12}{cells[2]:>10}{hidden:>9}")
+        cells = [f"{row[k]['median'] * 1e3:.0f} ms" for k in ("first_output_s", "ready_s")] + [f"{row['read_alone_s'] * 1e3:.0f} ms"]
+        shares = [f"{row[k]['median']:.2f}" if row[k] else "-" for k in ("hidden", "hidden_one_stream")]
+        print(f"{row['cache']:6}{row['variant']:12}{cells[0]:>14}{cells[1]:>12}{cells[2]:>12}{shares[0]:>9}{shares[1]:>14}")
     print(folder)
     return 0 if verdict == "VALID" else 1
 
