@@ -242,6 +242,7 @@ TEST_CASE("a thread that takes tiles leaves nobody asleep beside a speculative t
   REQUIRE(leads.wait());
   script.step([](Scheduler& scheduler) { scheduler.open_load(0, TaskClass::speculative); });
   CHECK(script.await_segments(1));
+  CHECK(script.await_prepacks(1));  // its gate opened in the body, before its report
   CHECK(waited.load());
 }
 
