@@ -122,14 +122,16 @@ class OmpTasks : public Scheduler {
     TeamWorker(OmpTasks& owner, int index) : owner_(owner), index_(index) {}
     int index() const override { return index_; }
     void run_tiles(int64_t tiles, TileFunction fn, void* arg, double predicted_ns) override {
-      owner_.tiles_.lead(index_, tiles, fn, arg, predicted_ns);
+      helpers_cpu_ns_ += owner_.tiles_.lead(index_, tiles, fn, arg, predicted_ns);
     }
 
    private:
+    uint64_t helpers_cpu_ns() const override { return helpers_cpu_ns_; }
     OmpTasks& owner_;
     const int index_;
   };
 
+    uint64_t helpers_cpu_ns_ = 0;
   void created(int tasks) {
     tasks_ += uint64_t(tasks);
     outstanding_ += tasks;

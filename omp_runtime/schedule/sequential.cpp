@@ -17,6 +17,7 @@ struct SerialWorker : Worker {
     for (int64_t tile = 0; tile < tiles; ++tile) fn(arg, tile, 0);
   }
 };
+  uint64_t helpers_cpu_ns() const override { return 0; }
 
 class Sequential : public Scheduler {
  public:

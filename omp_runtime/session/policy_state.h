@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "body_clock.h"
 #include "completion.h"
 #include "eviction_index.h"
 #include "ompipe/arenas/block_arena.h"
@@ -38,12 +39,6 @@ class InvocationWork {
   // After the last one has reported, whatever happened: the block goes back; the outputs go to the caller if it
   // succeeded.
   virtual void finish(bool succeeded) = 0;
-};
-
-// When and where a body ran.
-struct BodyTimes {
-  uint64_t start_ns = 0, end_ns = 0, cpu_ns = 0;
-  int32_t lane = 0;
 };
 
 // The recipe `rows` of one segment's table: the digest slices that hold the rows asked for, read to their own places in

@@ -194,15 +194,15 @@ void RuntimeCore::prepack(schedule::LoadToken token, schedule::Worker& worker) n
   job.aux = session.objects[size_t(load.object)].aux.data();
   job.prepared = session.store->writable(load.object);
   job.hashes = session.options.verify == Verify::never ? nullptr : &session.store->hashes(load.object);
-  const uint64_t start_ns = now_ns(), start_cpu_ns = thread_cpu_ns();
+  const BodyClock clock(worker);
   if (const Status status = store::prepare_chunk(job); !status.ok()) load.error = status.error();
-  load.times = {start_ns, now_ns(), thread_cpu_ns() - start_cpu_ns, worker.index()};
+  load.times = clock.stop();
 }
 
 // A slice of a table that was read for its rows: used where it lies, once its hash is right.
 void RuntimeCore::check_slice(Load& load, schedule::Worker& worker) {
   const RowFetch& fetch = *load.rows;
-  const uint64_t start_ns = now_ns(), start_cpu_ns = thread_cpu_ns();
+  const BodyClock clock(worker);
   if (!fetch.hashes.empty()) {
     const auto place = std::lower_bound(fetch.slices.begin(), fetch.slices.end(), load.chunk) - fetch.slices.begin();
     const uint64_t begin = load.chunk * io::kSliceBytes;
@@ -220,7 +220,7 @@ void RuntimeCore::check_slice(Load& load, schedule::Worker& worker) {
                          .length = load.bytes};
     }
   }
-  load.times = {start_ns, now_ns(), thread_cpu_ns() - start_cpu_ns, worker.index()};
+  load.times = clock.stop();
 }
 
 void RuntimeCore::segment(schedule::SlotToken slot, schedule::Worker& worker) noexcept {
@@ -229,11 +229,11 @@ void RuntimeCore::segment(schedule::SlotToken slot, schedule::Worker& worker) no
   BodyTimes& times = invocation.times[size_t(segment) % schedule::kSegmentsAhead];
   times = {};
   if (invocation.suppressed.load()) return;
-  const uint64_t start_ns = now_ns(), start_cpu_ns = thread_cpu_ns();
+  const BodyClock clock(worker);
   const Status status =
       static_cast<FrameWork&>(*invocation.work)
           .run_segment(segment, *invocation.session->store, invocation.rows, worker, scheduler_->threads());
-  times = {start_ns, now_ns(), thread_cpu_ns() - start_cpu_ns, worker.index()};
+  times = clock.stop();
   if (status.ok()) return;
   invocation.body_error = status.error();
   invocation.suppressed.store(true);

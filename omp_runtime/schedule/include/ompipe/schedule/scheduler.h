@@ -41,6 +41,8 @@ class Worker {
   // Runs fn(arg, t, worker) for every t in [0, tiles), each once, on this thread and on idle compute threads that join;
   // returns when all have returned, their writes visible. Tiles of one call must not depend on one another.
   virtual void run_tiles(int64_t tiles, TileFunction fn, void* arg, double predicted_ns) = 0;
+  // CPU time that other threads have spent in this body's tiles, as far as run_tiles has returned.
+  virtual uint64_t helpers_cpu_ns() const = 0;
 };
 
 // Who directs a scheduler. Bodies are called on compute threads, everything else in the scheduler's serial context, one
