@@ -249,7 +249,8 @@ Result<Accounting> predict_accounting(const std::shared_ptr<const plan::Prepared
   std::shared_ptr<Completion> preparation;
   if (prepares) preparation = prediction.prepare();
   if (prepares && session.mode == Mode::eager) prediction.drain();
-  const std::shared_ptr<Completion> run = prediction.run(frame, row_fetches(*plan, session.verify, context));
+  const std::vector<RowTable> tables = row_tables(*plan, session.verify);
+  const std::shared_ptr<Completion> run = prediction.run(frame, row_fetches(tables, context));
   prediction.drain();
   if (preparation) {
     if (Status status = status_of(*preparation); !status.ok()) return status.error();

@@ -46,8 +46,8 @@ class InvocationWork {
 struct RowFetch {
   plan::SegmentId segment = -1;
   plan::ObjectId object = -1;
-  std::vector<uint64_t> slices;     // ascending; set at submission
-  std::vector<io::Hash128> hashes;  // of these slices; empty under --verify never
+  std::vector<uint64_t> slices;              // ascending; set at submission
+  std::span<const io::Hash128> hashes = {};  // of all slices of the table; empty under --verify never
   // While its segment is live:
   Invocation* invocation = nullptr;
   schedule::PublishToken token = -1;  // -1: not used

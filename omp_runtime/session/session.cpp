@@ -14,11 +14,14 @@ namespace ompipe::session {
 class SessionCore : public std::enable_shared_from_this<SessionCore> {
  public:
   SessionCore(std::shared_ptr<Runtime> runtime, std::unique_ptr<SessionState> state)
-      : runtime_(std::move(runtime)), state_(std::move(state)) {}
+      : runtime_(std::move(runtime)),
+        state_(std::move(state)),
+        tables_(row_tables(*state_->plan, state_->options.verify)) {}
 
   RuntimeCore& runtime() { return runtime_->core(); }
   SessionState& state() { return *state_; }
   const std::shared_ptr<Runtime>& owner() const { return runtime_; }
+  const std::vector<RowTable>& tables() const { return tables_; }
 
   std::unique_ptr<exec::Frame> take_frame() {
     {
@@ -49,6 +52,7 @@ class SessionCore : public std::enable_shared_from_this<SessionCore> {
  private:
   std::shared_ptr<Runtime> runtime_;
   std::unique_ptr<SessionState> state_;
+  const std::vector<RowTable> tables_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<exec::Frame>> frames_;
 };
@@ -117,7 +121,7 @@ ExecutionHandle RuntimeSession::RunAsync(exec::RuntimeContext& context) {
   auto invocation = std::make_unique<Invocation>();
   invocation->session = &core_->state();
   invocation->completion = completion;
-  invocation->rows = row_fetches(*core_->state().plan, core_->state().options.verify, context);
+  invocation->rows = row_fetches(core_->tables(), context);
   SessionCore* const core = core_.get();
   invocation->work =
       std::make_unique<FrameWork>(std::move(frame), context, core_->owner(),
