@@ -43,9 +43,9 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
  public:
   Prediction(const PolicyOptions& options, const MemoryLimits& limits)
       : budget_(budget_limits(limits)),
-        preparation_(budget_, {.domain = Domain::preparation}),
-        execution_(budget_, {.domain = Domain::execution}),
-        io_(budget_, {.domain = Domain::io}),
+        preparation_(budget_, block_arena(Domain::preparation, limits, {})),
+        execution_(budget_, block_arena(Domain::execution, limits, {})),
+        io_(budget_, block_arena(Domain::io, limits, {})),
         policy_(options, budget_, preparation_, execution_, io_, *this) {
     policy_.set_scheduler(*this);
   }

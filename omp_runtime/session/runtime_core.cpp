@@ -87,9 +87,9 @@ RuntimeCore::RuntimeCore(const RuntimeOptions& options, arenas::Topology topolog
       own_device_(options.device ? nullptr : std::make_unique<io::PosixDevice>()),
       device_(options.device ? options.device : own_device_.get()),
       budget_(budget_limits(options.limits)),
-      preparation_(budget_, {.domain = Domain::preparation, .binding = placement_.binding(Domain::preparation)}),
-      execution_(budget_, {.domain = Domain::execution, .binding = placement_.binding(Domain::execution)}),
-      io_arena_(budget_, {.domain = Domain::io, .binding = placement_.binding(Domain::io)}),
+      preparation_(budget_, block_arena(Domain::preparation, options.limits, binding(Domain::preparation))),
+      execution_(budget_, block_arena(Domain::execution, options.limits, binding(Domain::execution))),
+      io_arena_(budget_, block_arena(Domain::io, options.limits, binding(Domain::io))),
       policy_(policy_options(options), budget_, preparation_, execution_, io_arena_, *this) {}
 
 // The scheduler named, or the fallback if the environment forbids that one; then the I/O service, which reports to it.
