@@ -87,7 +87,9 @@ class OmpTasks : public Scheduler {
 
   Status open() {
     std::promise<Status> opened;
-    closed_ = run_on_root_thread([&] { region(opened); });
+    Result<std::future<void>> job = run_on_root_thread([&] { region(opened); });
+    if (!job.ok()) return job.error();
+    closed_ = *std::move(job);
     Status status = opened.get_future().get();
     opened_ = status.ok();
     if (!opened_) closed_.wait();
@@ -124,14 +126,14 @@ class OmpTasks : public Scheduler {
     void run_tiles(int64_t tiles, TileFunction fn, void* arg, double predicted_ns) override {
       helpers_cpu_ns_ += owner_.tiles_.lead(index_, tiles, fn, arg, predicted_ns);
     }
+    uint64_t helpers_cpu_ns() const override { return helpers_cpu_ns_; }
 
    private:
-    uint64_t helpers_cpu_ns() const override { return helpers_cpu_ns_; }
     OmpTasks& owner_;
     const int index_;
+    uint64_t helpers_cpu_ns_ = 0;
   };
 
-    uint64_t helpers_cpu_ns_ = 0;
   void created(int tasks) {
     tasks_ += uint64_t(tasks);
     outstanding_ += tasks;

@@ -110,11 +110,13 @@ Status RuntimeCore::start() {
                                                       .inflight_bytes = options_.limits.io_inflight_bytes,
                                                       .on_thread_start = [this](uint32_t thread) {
                                                         schedule::ask_for_short_slice();
-                                                        arenas::bind_current_thread(topology_, placement_.io[thread]);
+                                                        bind_thread(placement_.io[thread]);
                                                       }});
+  if (!io_->status().ok()) return io_->status();
   reads_open_.store(true, std::memory_order_release);
-  if (!inline_reads_) discarder_ = std::make_unique<Discarder>();
-  return ok_status();
+  if (inline_reads_) return ok_status();
+  discarder_ = std::make_unique<Discarder>();
+  return discarder_->start();
 }
 
 RuntimeCore::~RuntimeCore() {
@@ -240,9 +242,15 @@ void RuntimeCore::segment(schedule::SlotToken slot, schedule::Worker& worker) no
 }
 
 void RuntimeCore::thread_started(schedule::ThreadRole role, int index) {
-  const arenas::ThreadPlace& place =
-      role == schedule::ThreadRole::coordinator ? placement_.coordinator : placement_.compute[size_t(index)];
-  arenas::bind_current_thread(topology_, place);
+  bind_thread(role == schedule::ThreadRole::coordinator ? placement_.coordinator : placement_.compute[size_t(index)]);
+}
+
+// A thread that can't be bound works where it is; the report says so.
+void RuntimeCore::bind_thread(const arenas::ThreadPlace& place) {
+  const arenas::BindOutcome outcome = arenas::bind_current_thread(topology_, place);
+  if (outcome.applied) return;
+  MutexLock lock(unbound_mutex_);
+  unbound_.push_back(place.thread + ": " + outcome.reason);
 }
 
 void RuntimeCore::read(const ReadOrder& order) {
@@ -323,6 +331,10 @@ RuntimeFigures RuntimeCore::figures() {
   figures.executor = executor_;
   figures.openmp_environment = schedule::openmp_environment();
   figures.placement = placement_.spec.text();
+  {
+    MutexLock lock(unbound_mutex_);
+    figures.unbound = unbound_;
+  }
   const arenas::BudgetUsage usage = budget_.usage();
   for (Domain domain : arenas::kDomains) {
     const arenas::DomainUsage& line = usage[domain];

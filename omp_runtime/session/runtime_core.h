@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "discarder.h"
+#include "ompipe/arenas/mutex.h"
 #include "ompipe/arenas/placement.h"
 #include "ompipe/arenas/topology.h"
 #include "ompipe/io/io_service.h"
@@ -67,12 +68,15 @@ class RuntimeCore : public schedule::Director, public Effects, public io::Comple
 
   RuntimeCore(const RuntimeOptions& options, arenas::Topology topology, arenas::Placement placement);
   Status start();
+  void bind_thread(const arenas::ThreadPlace& place);
   void check_slice(Load& load, schedule::Worker& worker);
   void read_finished_message(std::unique_ptr<io::Completion> completion);
 
   const RuntimeOptions options_;
   const arenas::Topology topology_;
   arenas::Placement placement_;
+  Mutex unbound_mutex_;
+  std::vector<std::string> unbound_ OMPIPE_GUARDED_BY(unbound_mutex_);
   const int32_t executor_;
   std::unique_ptr<Observer> silent_;  // when nobody observes
   Observer* observer_;

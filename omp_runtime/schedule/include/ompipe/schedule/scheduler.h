@@ -111,7 +111,8 @@ class Scheduler {
 };
 
 // Starts the scheduler's threads. `director` must outlive it. Errors: usage for an unknown name; environment when
-// settings in force or the team itself make the scheduler unusable (the reason names the variable).
+// settings in force or the team itself make the scheduler unusable (the reason names the variable), or when the system
+// refuses a thread.
 Result<std::unique_ptr<Scheduler>> open_scheduler(const std::string& name, const SchedulerOptions& options,
                                                   Director& director);
 

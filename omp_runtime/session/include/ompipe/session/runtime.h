@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ompipe/arenas/error.h"
 #include "ompipe/session/options.h"
@@ -22,6 +23,7 @@ struct RuntimeFigures {
   int threads = 0, io_threads = 0, executor = 0;
   std::map<std::string, std::string> openmp_environment;  // variables that are set
   std::string placement;
+  std::vector<std::string> unbound;             // threads that could not be bound to their places, and why
   std::map<std::string, DomainFigures> arenas;  // preparation, prepared, mapped, execution, io
   uint64_t global_peak_bytes = 0;
   uint64_t logical_read_bytes = 0, physical_read_bytes = 0, portable_read_bytes = 0, copied_bytes = 0, mapped_bytes = 0;
