@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "discarder.h"
+#include "home_process.h"
 #include "ompipe/arenas/mutex.h"
 #include "ompipe/arenas/placement.h"
 #include "ompipe/arenas/topology.h"
@@ -29,6 +30,7 @@ class RuntimeCore : public schedule::Director, public Effects, public io::Comple
   // Any thread but the runtime's own: runs `function` in the serial context and waits for it.
   void call(std::function<void()> function);
 
+  const HomeProcess& home() const { return home_; }
   const RuntimeOptions& options() const { return options_; }
   arenas::Budget& budget() { return budget_; }
   arenas::MemoryBinding binding(arenas::Domain domain) const { return placement_.binding(domain); }
@@ -72,6 +74,7 @@ class RuntimeCore : public schedule::Director, public Effects, public io::Comple
   void check_slice(Load& load, schedule::Worker& worker);
   void read_finished_message(std::unique_ptr<io::Completion> completion);
 
+  const HomeProcess home_;
   const RuntimeOptions options_;
   const arenas::Topology topology_;
   arenas::Placement placement_;

@@ -34,12 +34,15 @@ struct RuntimeFigures {
 
 class RuntimeCore;  // private
 
-// Thread rule: every function may be called from any thread.
+// Thread rule: every function may be called from any thread. In a child forked from the process that opened it,
+// whatever belongs to it is unusable: figures are empty, all else that can fails with an error that names fork, and
+// destructors do nothing (what they would free is left alone, until the child ends or calls exec).
 class Runtime {
  public:
   // Starts the scheduler's threads and the I/O threads. Errors: usage for an unknown scheduler or placement,
-  // environment when the environment forbids the scheduler asked for and no fallback is named; the reason names the
-  // variable.
+  // environment when the environment forbids the scheduler asked for and no fallback is named (the reason names the
+  // variable, or fork: a child of a process that had an OpenMP region can have `sequential` only), or when the system
+  // refuses threads.
   static Result<std::shared_ptr<Runtime>> open(const RuntimeOptions& options);
   // Waits for every handle, drains the scheduler, joins the I/O threads. All sessions must be closed before.
   ~Runtime();
