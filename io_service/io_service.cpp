@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <string>
-#include <system_error>
 #include <utility>
 
+#include "ompipe/arenas/start_thread.h"
 #include "ompipe/io/meter.h"
 #include "read_whole.h"
 #include "request_table.h"
@@ -22,15 +22,15 @@ IoService::IoService(Device& device, CompletionSink& sink, IoOptions options)
       cpu_ns_(std::make_unique<std::atomic<uint64_t>[]>(slots_)) {
   OMPIPE_CHECK(options_.threads <= kMaxThreads && options_.max_requests > 0);
   threads_.reserve(options_.threads);
-  try {
-    for (uint32_t thread = 0; thread < options_.threads; ++thread) {
-      threads_.emplace_back([this, thread] { serve(thread); });
+  for (uint32_t thread = 0; thread < options_.threads && started_.ok(); ++thread) {
+    Result<std::thread> started = start_thread("I/O threads", [this, thread] { serve(thread); });
+    if (started.ok()) {
+      threads_.push_back(*std::move(started));
+      continue;
     }
-  } catch (const std::system_error& error) {
-    started_ = Error{.phase = "start",
-                     .subject = "I/O threads",
-                     .reason = "started " + std::to_string(threads_.size()) + " of " + std::to_string(options_.threads),
-                     .errno_value = error.code().value()};
+    Error error = started.error();
+    error.reason = "started " + std::to_string(threads_.size()) + " of " + std::to_string(options_.threads);
+    started_ = std::move(error);
     close();
   }
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "ompipe/arenas/start_thread.h"
 #include "ompipe/session/observer.h"
 
 namespace ompipe::cli {
@@ -21,13 +22,18 @@ Interrupt::Interrupt() {
   signal_descriptor_ = signalfd(-1, &signals, SFD_CLOEXEC);
   stop_descriptor_ = eventfd(0, EFD_CLOEXEC);
   OMPIPE_CHECK(signal_descriptor_ >= 0 && stop_descriptor_ >= 0, "no descriptor left for signals");
-  watcher_ = std::thread([this] { watch(); });
+  Result<std::thread> watcher = start_thread("signal thread", [this] { watch(); });
+  if (watcher.ok()) {
+    watcher_ = *std::move(watcher);
+  } else {
+    started_ = watcher.error();
+  }
 }
 
 Interrupt::~Interrupt() {
   const uint64_t stop = 1;
   OMPIPE_CHECK(write(stop_descriptor_, &stop, sizeof stop) == sizeof stop);
-  watcher_.join();
+  if (watcher_.joinable()) watcher_.join();
   close(signal_descriptor_);
   close(stop_descriptor_);
   pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);

@@ -22,6 +22,8 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
+  // Whether its thread could be started; else environment, and signals stay blocked.
+  const Status& status() const { return started_; }
   // Waits for the handle; a signal that comes meanwhile, or came before, cancels it. Any thread.
   Status wait(session::ExecutionHandle& handle);
   // Cancelled, if a signal has come.
@@ -33,6 +35,7 @@ class Interrupt {
   void watch();
 
   sigset_t previous_mask_;
+  Status started_ = ok_status();  // written by the constructor only
   int signal_descriptor_ = -1, stop_descriptor_ = -1;
   Mutex mutex_;
   std::vector<session::ExecutionHandle*> waited_ OMPIPE_GUARDED_BY(mutex_);

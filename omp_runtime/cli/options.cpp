@@ -140,6 +140,8 @@ void add_choices(CLI::App& app, RunChoices& choices) {
   add_bytes(app, "--mapped-limit", runtime.limits.mapped_bytes, "Limit of mapped payloads used in place");
   add_bytes(app, "--execution-limit", runtime.limits.execution_bytes, "Limit of activations and workspaces");
   add_bytes(app, "--io-limit", runtime.limits.io_bytes, "Limit of outputs and staged inputs");
+  add_bytes(app, "--retain", runtime.limits.retained_bytes,
+            "What staging, execution and outputs may each keep for the next use; default: no limit");
   add_isa(app, session.isa);
 }
 

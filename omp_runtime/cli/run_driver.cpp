@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ompipe/arenas/start_thread.h"
 #include "ompipe/session/observer.h"
 #include "run_outputs.h"
 
@@ -33,6 +34,7 @@ Status RunDriver::run() {
 }
 
 Status RunDriver::open() {
+  if (!interrupt_.status()) return interrupt_.status();
   session::RuntimeOptions options = command_.choices.runtime;
   options.observer = &recorder_;
   Result<std::shared_ptr<session::Runtime>> runtime = session::Runtime::open(options);
@@ -85,10 +87,16 @@ Status RunDriver::repeat(int64_t number) {
   results_.tokens.resize(results_.tokens.size() + count);
   std::vector<Status> statuses(count, ok_status());
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < count; ++i) {
-    threads.emplace_back([&, i] { statuses[i] = drive(*invocations[i], number, int64_t(i)); });
+  for (size_t i = 1; i < count && statuses[0]; ++i) {
+    Result<std::thread> started =
+        start_thread("invocations", [&, i] { statuses[i] = drive(*invocations[i], number, int64_t(i)); });
+    if (started) {
+      threads.push_back(*std::move(started));
+    } else {
+      statuses[0] = started.error();
+    }
   }
-  statuses[0] = drive(*invocations[0], number, 0);
+  if (statuses[0]) statuses[0] = drive(*invocations[0], number, 0);
   for (std::thread& thread : threads) thread.join();
   for (const Status& status : statuses) {
     if (!status) return status;

@@ -47,6 +47,7 @@ class SliceReader {
   explicit SliceReader(io::Device& device) : service_(device, completions_, {}) {
     for (auto& buffer : buffers_) buffer.resize(io::kSliceBytes);
   }
+  const Status& status() const { return service_.status(); }
 
   Result<io::Hash128> digest(const std::shared_ptr<const io::FileHandle>& file, uint64_t offset, uint64_t length) {
     const uint64_t slices = io::slice_count(length);
@@ -105,6 +106,7 @@ Result<Checked> check_payload(const model::ModelGraph& graph, const model::Paylo
 
 Result<std::vector<Checked>> verify_payloads(const model::ModelGraph& graph, io::Device& device) {
   SliceReader reader(device);
+  if (!reader.status()) return reader.status().error();
   std::vector<Checked> results;
   for (const model::Payload& payload : graph.payloads) {
     Result<Checked> checked = check_payload(graph, payload, reader);

@@ -22,7 +22,8 @@ struct Checked {
 };
 
 // One entry for each payload, in the model's order, then one for each file with a SHA-1. Reads 1 MiB at a time, four
-// reads in flight at most. Errors: those of reading; what is wrong is a verdict, not an error.
+// reads in flight at most. Errors: those of reading, and environment when the system refuses I/O threads; what is wrong
+// is a verdict, not an error.
 Result<std::vector<Checked>> verify_payloads(const model::ModelGraph& graph, io::Device& device);
 
 }  // namespace ompipe::cli

@@ -87,7 +87,9 @@ class OmpTasks : public Scheduler {
 
   Status open() {
     std::promise<Status> opened;
-    closed_ = run_on_root_thread([&] { region(opened); });
+    Result<std::future<void>> job = run_on_root_thread([&] { region(opened); });
+    if (!job.ok()) return job.error();
+    closed_ = *std::move(job);
     Status status = opened.get_future().get();
     opened_ = status.ok();
     if (!opened_) closed_.wait();
@@ -122,12 +124,14 @@ class OmpTasks : public Scheduler {
     TeamWorker(OmpTasks& owner, int index) : owner_(owner), index_(index) {}
     int index() const override { return index_; }
     void run_tiles(int64_t tiles, TileFunction fn, void* arg, double predicted_ns) override {
-      owner_.tiles_.lead(index_, tiles, fn, arg, predicted_ns);
+      helpers_cpu_ns_ += owner_.tiles_.lead(index_, tiles, fn, arg, predicted_ns);
     }
+    uint64_t helpers_cpu_ns() const override { return helpers_cpu_ns_; }
 
    private:
     OmpTasks& owner_;
     const int index_;
+    uint64_t helpers_cpu_ns_ = 0;
   };
 
   void created(int tasks) {

@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
+
+#include "ompipe/arenas/start_thread.h"
 
 namespace ompipe::schedule {
 namespace {
@@ -21,12 +24,14 @@ struct RootThread {
 struct Pool {
   std::mutex mutex;
   std::vector<RootThread*> idle;
-  pid_t process = 0;  // that the threads belong to; 0: none yet
 };
 Pool& pool() {
   static Pool* const instance = new Pool;
   return *instance;
 }
+
+// The process that the threads belong to; 0: none yet. Outside the pool, whose lock a forked child may find held.
+std::atomic<pid_t> process{0};
 
 void serve(RootThread* self) {
   for (;;) {
@@ -40,25 +45,29 @@ void serve(RootThread* self) {
   }
 }
 
-RootThread* idle_or_new() {
+Result<RootThread*> idle_or_new() {
+  process.store(getpid());
   {
     std::lock_guard lock(pool().mutex);
-    pool().process = getpid();
     if (!pool().idle.empty()) {
       RootThread* const thread = pool().idle.back();
       pool().idle.pop_back();
       return thread;
     }
   }
-  auto* const thread = new RootThread;
-  std::thread(serve, thread).detach();
-  return thread;
+  auto thread = std::make_unique<RootThread>();
+  Result<std::thread> started = start_thread("root thread", [self = thread.get()] { serve(self); });
+  if (!started.ok()) return started.error();
+  started->detach();
+  return thread.release();
 }
 
 }  // namespace
 
-std::future<void> run_on_root_thread(std::function<void()> job) {
-  RootThread* const thread = idle_or_new();
+Result<std::future<void>> run_on_root_thread(std::function<void()> job) {
+  const Result<RootThread*> found = idle_or_new();
+  if (!found.ok()) return found.error();
+  RootThread* const thread = *found;
   std::packaged_task<void()> task([thread, job = std::move(job)] {
     job();
     std::lock_guard lock(pool().mutex);
@@ -74,8 +83,8 @@ std::future<void> run_on_root_thread(std::function<void()> job) {
 }
 
 bool root_threads_lost_by_fork() {
-  std::lock_guard lock(pool().mutex);
-  return pool().process != 0 && pool().process != getpid();
+  const pid_t owner = process.load();
+  return owner != 0 && owner != getpid();
 }
 
 }  // namespace ompipe::schedule

@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "ompipe/arenas/start_thread.h"
 #include "queue.h"
 #include "segment_chain.h"
 
@@ -16,6 +17,7 @@ struct SerialWorker : Worker {
   void run_tiles(int64_t tiles, TileFunction fn, void* arg, double) override {
     for (int64_t tile = 0; tile < tiles; ++tile) fn(arg, tile, 0);
   }
+  uint64_t helpers_cpu_ns() const override { return 0; }
 };
 
 class Sequential : public Scheduler {
@@ -23,11 +25,18 @@ class Sequential : public Scheduler {
   Sequential(const SchedulerOptions& options, Director& director)
       : director_(director), seeded_(options.seed.has_value()) {
     if (seeded_) random_.seed(*options.seed);
-    thread_ = std::thread([this] { run(); });
   }
   ~Sequential() override {
+    if (!thread_.joinable()) return;
     post(Message{.kind = Message::stop});
     thread_.join();
+  }
+
+  Status start() {
+    Result<std::thread> started = start_thread("runtime thread", [this] { run(); });
+    if (!started.ok()) return started.error();
+    thread_ = *std::move(started);
+    return ok_status();
   }
 
   Capabilities capabilities() const override { return {"sequential", false, true, false, kMaxTasks}; }
@@ -121,8 +130,10 @@ class Sequential : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> open_sequential(const SchedulerOptions& options, Director& director) {
-  return std::make_unique<Sequential>(options, director);
+Result<std::unique_ptr<Scheduler>> open_sequential(const SchedulerOptions& options, Director& director) {
+  auto scheduler = std::make_unique<Sequential>(options, director);
+  if (Status status = scheduler->start(); !status.ok()) return status.error();
+  return Result<std::unique_ptr<Scheduler>>(std::move(scheduler));
 }
 
 }  // namespace ompipe::schedule

@@ -7,6 +7,7 @@
 
 namespace ompipe::schedule {
 
-std::unique_ptr<Scheduler> open_sequential(const SchedulerOptions& options, Director& director);
+// Errors: environment, when the system refuses the thread.
+Result<std::unique_ptr<Scheduler>> open_sequential(const SchedulerOptions& options, Director& director);
 
 }  // namespace ompipe::schedule

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "thread_clock.h"
+
 namespace ompipe::schedule {
 
 int64_t TileSharing::take(Kernel& kernel, int worker) {
@@ -30,10 +32,10 @@ void TileSharing::wait_for_joiners(const Kernel& kernel) {
   }
 }
 
-void TileSharing::lead(int worker, int64_t tiles, TileFunction fn, void* arg, double predicted_ns) {
+uint64_t TileSharing::lead(int worker, int64_t tiles, TileFunction fn, void* arg, double predicted_ns) {
   if (threads_ == 1 || tiles < 2) {
     for (int64_t tile = 0; tile < tiles; ++tile) fn(arg, tile, worker);
-    return;
+    return 0;
   }
   Kernel& kernel = kernels_[size_t(worker)];
   OMPIPE_CHECK(kernel.word.load(std::memory_order_relaxed) & kClosed, "a tile of a shared kernel led another");
@@ -41,12 +43,14 @@ void TileSharing::lead(int worker, int64_t tiles, TileFunction fn, void* arg, do
   kernel.arg = arg;
   kernel.tiles.store(tiles, std::memory_order_relaxed);
   kernel.next.store(0, std::memory_order_relaxed);
+  kernel.helpers_cpu_ns.store(0, std::memory_order_relaxed);
   kernel.word.store(((kernel.word.load(std::memory_order_relaxed) >> 32) + 1) << 32, std::memory_order_release);
   const double worth_waking = predicted_ns / kWakeAboveNs;
   ledger_.open_tiles(int(std::min({worth_waking, double(threads_ - 1), double(tiles - 1)})));
   take(kernel, worker);
   kernel.word.fetch_or(kClosed, std::memory_order_acq_rel);
   wait_for_joiners(kernel);
+  return kernel.helpers_cpu_ns.load(std::memory_order_relaxed);
 }
 
 bool TileSharing::help(int worker) {
@@ -56,7 +60,9 @@ bool TileSharing::help(int worker) {
     if ((word & kClosed) || kernel.next.load(std::memory_order_relaxed) >= kernel.tiles.load(std::memory_order_relaxed))
       continue;
     if (!kernel.word.compare_exchange_strong(word, word + 1, std::memory_order_acq_rel)) continue;
+    const uint64_t start_ns = thread_cpu_ns();
     helped_.fetch_add(uint64_t(take(kernel, worker)), std::memory_order_relaxed);
+    kernel.helpers_cpu_ns.fetch_add(thread_cpu_ns() - start_ns, std::memory_order_relaxed);
     kernel.word.fetch_sub(1, std::memory_order_release);
     return true;
   }

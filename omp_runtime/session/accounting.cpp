@@ -43,9 +43,9 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
  public:
   Prediction(const PolicyOptions& options, const MemoryLimits& limits)
       : budget_(budget_limits(limits)),
-        preparation_(budget_, {.domain = Domain::preparation}),
-        execution_(budget_, {.domain = Domain::execution}),
-        io_(budget_, {.domain = Domain::io}),
+        preparation_(budget_, block_arena(Domain::preparation, limits, {})),
+        execution_(budget_, block_arena(Domain::execution, limits, {})),
+        io_(budget_, block_arena(Domain::io, limits, {})),
         policy_(options, budget_, preparation_, execution_, io_, *this) {
     policy_.set_scheduler(*this);
   }
@@ -249,7 +249,8 @@ Result<Accounting> predict_accounting(const std::shared_ptr<const plan::Prepared
   std::shared_ptr<Completion> preparation;
   if (prepares) preparation = prediction.prepare();
   if (prepares && session.mode == Mode::eager) prediction.drain();
-  const std::shared_ptr<Completion> run = prediction.run(frame, row_fetches(*plan, session.verify, context));
+  const std::vector<RowTable> tables = row_tables(*plan, session.verify);
+  const std::shared_ptr<Completion> run = prediction.run(frame, row_fetches(tables, context));
   prediction.drain();
   if (preparation) {
     if (Status status = status_of(*preparation); !status.ok()) return status.error();

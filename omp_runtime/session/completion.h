@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 
+#include "home_process.h"
 #include "ompipe/session/handle.h"
 
 namespace ompipe::session {
@@ -17,6 +18,7 @@ struct Completion {
   void wait();
   bool ready();
 
+  const HomeProcess home;  // elsewhere nothing below may be touched
   std::mutex mutex;
   std::condition_variable done;
   std::optional<Status> status;  // set once, under mutex

@@ -1,10 +1,18 @@
 #include "discarder.h"
 
+#include "ompipe/arenas/start_thread.h"
+
 namespace ompipe::session {
 
-Discarder::Discarder() : thread_([this] { run(); }) {}
+Status Discarder::start() {
+  Result<std::thread> started = start_thread("discarder", [this] { run(); });
+  if (!started.ok()) return started.error();
+  thread_ = *std::move(started);
+  return ok_status();
+}
 
 Discarder::~Discarder() {
+  if (!thread_.joinable()) return;
   {
     std::lock_guard lock(mutex_);
     stopped_ = true;

@@ -13,8 +13,9 @@ namespace ompipe::session {
 
 class Discarder {
  public:
-  Discarder();
-  ~Discarder();  // after everything queued
+  Discarder() = default;
+  Status start();  // once, first; environment when the system refuses the thread
+  ~Discarder();    // after everything queued
 
   // Destroys the allocation on the thread, then calls `gone` there.
   void discard(arenas::Allocation allocation, std::function<void()> gone);

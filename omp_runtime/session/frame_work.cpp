@@ -1,16 +1,28 @@
 #include "frame_work.h"
 
+#include "home_process.h"
+
 namespace ompipe::session {
 namespace {
 
-// What keeps an output's bytes: the allocation, and the runtime whose arena they go back to.
+// What keeps an output's bytes: the allocation, and the runtime whose arena they go back to. A forked child leaves both
+// alone.
 struct OutputOwner {
+  OutputOwner(std::shared_ptr<void> the_runtime, arenas::Allocation the_allocation)
+      : runtime(std::move(the_runtime)), allocation(std::move(the_allocation)) {}
+  ~OutputOwner() {
+    if (!home.left()) return;
+    leave_alone(allocation);
+    leave_alone(runtime);
+  }
+
+  const HomeProcess home;
   std::shared_ptr<void> runtime;
   arenas::Allocation allocation;
 };
 
 exec::HeldBytes hold(arenas::Allocation allocation, const std::shared_ptr<void>& runtime) {
-  auto owner = std::make_shared<OutputOwner>(OutputOwner{runtime, std::move(allocation)});
+  auto owner = std::make_shared<OutputOwner>(runtime, std::move(allocation));
   return {owner->allocation.data(), owner->allocation.bytes(), owner};
 }
 

@@ -26,34 +26,45 @@ ExecutionHandle::ExecutionHandle(std::shared_ptr<Completion> completion, std::sh
 
 ExecutionHandle& ExecutionHandle::operator=(ExecutionHandle&& other) noexcept {
   if (this == &other) return *this;
-  if (completion_) completion_->wait();
+  let_go();
   completion_ = std::move(other.completion_);
   keep_alive_ = std::move(other.keep_alive_);
   return *this;
 }
 
-ExecutionHandle::~ExecutionHandle() {
-  if (completion_) completion_->wait();
+ExecutionHandle::~ExecutionHandle() { let_go(); }
+
+void ExecutionHandle::let_go() {
+  if (!completion_) return;
+  if (completion_->home.left()) {
+    leave_alone(completion_);
+    leave_alone(keep_alive_);
+  } else {
+    completion_->wait();
+  }
 }
 
 Status ExecutionHandle::Wait() const {
   OMPIPE_CHECK(valid(), "Wait on a handle that was moved from");
+  if (completion_->home.left()) return HomeProcess::error("wait", "handle");
   completion_->wait();
   return *completion_->status;
 }
 
 bool ExecutionHandle::IsReady() const {
   OMPIPE_CHECK(valid(), "IsReady on a handle that was moved from");
-  return completion_->ready();
+  return completion_->home.left() || completion_->ready();
 }
 
 void ExecutionHandle::Cancel() {
   OMPIPE_CHECK(valid(), "Cancel on a handle that was moved from");
-  if (completion_->cancel && !completion_->ready()) completion_->cancel();
+  if (!completion_->home.left() && completion_->cancel && !completion_->ready()) completion_->cancel();
 }
 
 const Diagnostics& ExecutionHandle::diagnostics() const {
-  OMPIPE_CHECK(valid() && completion_->ready(), "diagnostics before the end");
+  static const Diagnostics none;
+  OMPIPE_CHECK(valid() && IsReady(), "diagnostics before the end");
+  if (completion_->home.left()) return none;
   return completion_->diagnostics;
 }
 

@@ -20,6 +20,10 @@ arenas::BudgetLimits budget_limits(const MemoryLimits& limits) {
   return result;
 }
 
+arenas::BlockArenaOptions block_arena(Domain domain, const MemoryLimits& limits, const arenas::MemoryBinding& binding) {
+  return {.domain = domain, .retention_cap_bytes = limits.retained_bytes, .binding = binding};
+}
+
 PolicyOptions policy_options(const RuntimeOptions& options) {
   PolicyOptions result;
   result.threads = options.scheduler == "sequential" ? 1 : options.threads;

@@ -2,6 +2,7 @@
 // its accounting.
 #pragma once
 
+#include "ompipe/arenas/block_arena.h"
 #include "ompipe/arenas/prepared_arena.h"
 #include "ompipe/session/options.h"
 #include "policy.h"
@@ -9,6 +10,10 @@
 namespace ompipe::session {
 
 arenas::BudgetLimits budget_limits(const MemoryLimits& limits);
+
+// One rule for the three arenas of blocks.
+arenas::BlockArenaOptions block_arena(arenas::Domain domain, const MemoryLimits& limits,
+                                      const arenas::MemoryBinding& binding);
 
 // `options.threads` has been resolved; the sequential scheduler has one whatever it says.
 PolicyOptions policy_options(const RuntimeOptions& options);

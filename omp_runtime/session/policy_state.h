@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "body_clock.h"
 #include "completion.h"
 #include "eviction_index.h"
 #include "ompipe/arenas/block_arena.h"
@@ -40,19 +41,13 @@ class InvocationWork {
   virtual void finish(bool succeeded) = 0;
 };
 
-// When and where a body ran.
-struct BodyTimes {
-  uint64_t start_ns = 0, end_ns = 0, cpu_ns = 0;
-  int32_t lane = 0;
-};
-
 // The recipe `rows` of one segment's table: the digest slices that hold the rows asked for, read to their own places in
 // a window, each checked against its hash. Nothing becomes resident.
 struct RowFetch {
   plan::SegmentId segment = -1;
   plan::ObjectId object = -1;
-  std::vector<uint64_t> slices;     // ascending; set at submission
-  std::vector<io::Hash128> hashes;  // of these slices; empty under --verify never
+  std::vector<uint64_t> slices;              // ascending; set at submission
+  std::span<const io::Hash128> hashes = {};  // of all slices of the table; empty under --verify never
   // While its segment is live:
   Invocation* invocation = nullptr;
   schedule::PublishToken token = -1;  // -1: not used

@@ -5,7 +5,9 @@
 namespace ompipe::session {
 
 Runtime::Runtime(std::unique_ptr<RuntimeCore> core) : core_(std::move(core)) {}
-Runtime::~Runtime() = default;
+Runtime::~Runtime() {
+  if (core_->home().left()) leave_alone(core_);
+}
 
 Result<std::shared_ptr<Runtime>> Runtime::open(const RuntimeOptions& options) {
   Result<std::unique_ptr<RuntimeCore>> core = RuntimeCore::open(options);
@@ -13,7 +15,11 @@ Result<std::shared_ptr<Runtime>> Runtime::open(const RuntimeOptions& options) {
   return std::shared_ptr<Runtime>(new Runtime(std::move(*core)));
 }
 
-RuntimeFigures Runtime::figures() const { return core_->figures(); }
-Status Runtime::audit() const { return core_->audit(); }
+RuntimeFigures Runtime::figures() const { return core_->home().left() ? RuntimeFigures{} : core_->figures(); }
+
+Status Runtime::audit() const {
+  if (core_->home().left()) return HomeProcess::error("audit", "runtime");
+  return core_->audit();
+}
 
 }  // namespace ompipe::session

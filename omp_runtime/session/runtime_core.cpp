@@ -87,9 +87,9 @@ RuntimeCore::RuntimeCore(const RuntimeOptions& options, arenas::Topology topolog
       own_device_(options.device ? nullptr : std::make_unique<io::PosixDevice>()),
       device_(options.device ? options.device : own_device_.get()),
       budget_(budget_limits(options.limits)),
-      preparation_(budget_, {.domain = Domain::preparation, .binding = placement_.binding(Domain::preparation)}),
-      execution_(budget_, {.domain = Domain::execution, .binding = placement_.binding(Domain::execution)}),
-      io_arena_(budget_, {.domain = Domain::io, .binding = placement_.binding(Domain::io)}),
+      preparation_(budget_, block_arena(Domain::preparation, options.limits, binding(Domain::preparation))),
+      execution_(budget_, block_arena(Domain::execution, options.limits, binding(Domain::execution))),
+      io_arena_(budget_, block_arena(Domain::io, options.limits, binding(Domain::io))),
       policy_(policy_options(options), budget_, preparation_, execution_, io_arena_, *this) {}
 
 // The scheduler named, or the fallback if the environment forbids that one; then the I/O service, which reports to it.
@@ -110,11 +110,13 @@ Status RuntimeCore::start() {
                                                       .inflight_bytes = options_.limits.io_inflight_bytes,
                                                       .on_thread_start = [this](uint32_t thread) {
                                                         schedule::ask_for_short_slice();
-                                                        arenas::bind_current_thread(topology_, placement_.io[thread]);
+                                                        bind_thread(placement_.io[thread]);
                                                       }});
+  if (!io_->status().ok()) return io_->status();
   reads_open_.store(true, std::memory_order_release);
-  if (!inline_reads_) discarder_ = std::make_unique<Discarder>();
-  return ok_status();
+  if (inline_reads_) return ok_status();
+  discarder_ = std::make_unique<Discarder>();
+  return discarder_->start();
 }
 
 RuntimeCore::~RuntimeCore() {
@@ -194,33 +196,33 @@ void RuntimeCore::prepack(schedule::LoadToken token, schedule::Worker& worker) n
   job.aux = session.objects[size_t(load.object)].aux.data();
   job.prepared = session.store->writable(load.object);
   job.hashes = session.options.verify == Verify::never ? nullptr : &session.store->hashes(load.object);
-  const uint64_t start_ns = now_ns(), start_cpu_ns = thread_cpu_ns();
+  const BodyClock clock(worker);
   if (const Status status = store::prepare_chunk(job); !status.ok()) load.error = status.error();
-  load.times = {start_ns, now_ns(), thread_cpu_ns() - start_cpu_ns, worker.index()};
+  load.times = clock.stop();
 }
 
 // A slice of a table that was read for its rows: used where it lies, once its hash is right.
 void RuntimeCore::check_slice(Load& load, schedule::Worker& worker) {
   const RowFetch& fetch = *load.rows;
-  const uint64_t start_ns = now_ns(), start_cpu_ns = thread_cpu_ns();
+  const BodyClock clock(worker);
   if (!fetch.hashes.empty()) {
-    const auto place = std::lower_bound(fetch.slices.begin(), fetch.slices.end(), load.chunk) - fetch.slices.begin();
+    const io::Hash128& expected = fetch.hashes[load.chunk];
     const uint64_t begin = load.chunk * io::kSliceBytes;
     const io::Hash128 found = io::slice_hash({fetch.window.data() + begin, load.bytes});
-    if (!(found == fetch.hashes[size_t(place)])) {
+    if (!(found == expected)) {
       const plan::PreparedExecutionPlan& plan = *load.session->plan;
       const model::Payload& payload = plan.main_payload(load.object);
       load.error = Error{.kind = ErrorKind::bad_model,
                          .phase = "digest",
                          .subject = payload.name,
-                         .reason = fmt::format("slice {}: expected {}, found {}", load.chunk,
-                                               io::format_hash(fetch.hashes[size_t(place)]), io::format_hash(found)),
+                         .reason = fmt::format("slice {}: expected {}, found {}", load.chunk, io::format_hash(expected),
+                                               io::format_hash(found)),
                          .file = plan.model->files()[size_t(payload.file)].path,
                          .offset = payload.offset + begin,
                          .length = load.bytes};
     }
   }
-  load.times = {start_ns, now_ns(), thread_cpu_ns() - start_cpu_ns, worker.index()};
+  load.times = clock.stop();
 }
 
 void RuntimeCore::segment(schedule::SlotToken slot, schedule::Worker& worker) noexcept {
@@ -229,20 +231,26 @@ void RuntimeCore::segment(schedule::SlotToken slot, schedule::Worker& worker) no
   BodyTimes& times = invocation.times[size_t(segment) % schedule::kSegmentsAhead];
   times = {};
   if (invocation.suppressed.load()) return;
-  const uint64_t start_ns = now_ns(), start_cpu_ns = thread_cpu_ns();
+  const BodyClock clock(worker);
   const Status status =
       static_cast<FrameWork&>(*invocation.work)
           .run_segment(segment, *invocation.session->store, invocation.rows, worker, scheduler_->threads());
-  times = {start_ns, now_ns(), thread_cpu_ns() - start_cpu_ns, worker.index()};
+  times = clock.stop();
   if (status.ok()) return;
   invocation.body_error = status.error();
   invocation.suppressed.store(true);
 }
 
 void RuntimeCore::thread_started(schedule::ThreadRole role, int index) {
-  const arenas::ThreadPlace& place =
-      role == schedule::ThreadRole::coordinator ? placement_.coordinator : placement_.compute[size_t(index)];
-  arenas::bind_current_thread(topology_, place);
+  bind_thread(role == schedule::ThreadRole::coordinator ? placement_.coordinator : placement_.compute[size_t(index)]);
+}
+
+// A thread that can't be bound works where it is; the report says so.
+void RuntimeCore::bind_thread(const arenas::ThreadPlace& place) {
+  const arenas::BindOutcome outcome = arenas::bind_current_thread(topology_, place);
+  if (outcome.applied) return;
+  MutexLock lock(unbound_mutex_);
+  unbound_.push_back(place.thread + ": " + outcome.reason);
 }
 
 void RuntimeCore::read(const ReadOrder& order) {
@@ -323,6 +331,10 @@ RuntimeFigures RuntimeCore::figures() {
   figures.executor = executor_;
   figures.openmp_environment = schedule::openmp_environment();
   figures.placement = placement_.spec.text();
+  {
+    MutexLock lock(unbound_mutex_);
+    figures.unbound = unbound_;
+  }
   const arenas::BudgetUsage usage = budget_.usage();
   for (Domain domain : arenas::kDomains) {
     const arenas::DomainUsage& line = usage[domain];

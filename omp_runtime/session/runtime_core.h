@@ -8,6 +8,8 @@
 #include <optional>
 
 #include "discarder.h"
+#include "home_process.h"
+#include "ompipe/arenas/mutex.h"
 #include "ompipe/arenas/placement.h"
 #include "ompipe/arenas/topology.h"
 #include "ompipe/io/io_service.h"
@@ -28,6 +30,7 @@ class RuntimeCore : public schedule::Director, public Effects, public io::Comple
   // Any thread but the runtime's own: runs `function` in the serial context and waits for it.
   void call(std::function<void()> function);
 
+  const HomeProcess& home() const { return home_; }
   const RuntimeOptions& options() const { return options_; }
   arenas::Budget& budget() { return budget_; }
   arenas::MemoryBinding binding(arenas::Domain domain) const { return placement_.binding(domain); }
@@ -67,12 +70,16 @@ class RuntimeCore : public schedule::Director, public Effects, public io::Comple
 
   RuntimeCore(const RuntimeOptions& options, arenas::Topology topology, arenas::Placement placement);
   Status start();
+  void bind_thread(const arenas::ThreadPlace& place);
   void check_slice(Load& load, schedule::Worker& worker);
   void read_finished_message(std::unique_ptr<io::Completion> completion);
 
+  const HomeProcess home_;
   const RuntimeOptions options_;
   const arenas::Topology topology_;
   arenas::Placement placement_;
+  Mutex unbound_mutex_;
+  std::vector<std::string> unbound_ OMPIPE_GUARDED_BY(unbound_mutex_);
   const int32_t executor_;
   std::unique_ptr<Observer> silent_;  // when nobody observes
   Observer* observer_;

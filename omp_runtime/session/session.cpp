@@ -14,11 +14,14 @@ namespace ompipe::session {
 class SessionCore : public std::enable_shared_from_this<SessionCore> {
  public:
   SessionCore(std::shared_ptr<Runtime> runtime, std::unique_ptr<SessionState> state)
-      : runtime_(std::move(runtime)), state_(std::move(state)) {}
+      : runtime_(std::move(runtime)),
+        state_(std::move(state)),
+        tables_(row_tables(*state_->plan, state_->options.verify)) {}
 
   RuntimeCore& runtime() { return runtime_->core(); }
   SessionState& state() { return *state_; }
   const std::shared_ptr<Runtime>& owner() const { return runtime_; }
+  const std::vector<RowTable>& tables() const { return tables_; }
 
   std::unique_ptr<exec::Frame> take_frame() {
     {
@@ -49,6 +52,7 @@ class SessionCore : public std::enable_shared_from_this<SessionCore> {
  private:
   std::shared_ptr<Runtime> runtime_;
   std::unique_ptr<SessionState> state_;
+  const std::vector<RowTable> tables_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<exec::Frame>> frames_;
 };
@@ -57,6 +61,7 @@ Result<std::unique_ptr<RuntimeSession>> RuntimeSession::open(std::shared_ptr<Run
                                                              const std::string& model_path,
                                                              const SessionOptions& options) {
   RuntimeCore& core = runtime->core();
+  if (core.home().left()) return HomeProcess::error("open", model_path);
   Result<model::ModelGraph> graph = model::read_model(model_path, {.digests_path = options.digests_path});
   if (!graph.ok()) return graph.error();
   core.observer().on_milestone(Milestone::metadata, now_ns());
@@ -84,15 +89,30 @@ Result<std::unique_ptr<RuntimeSession>> RuntimeSession::open(std::shared_ptr<Run
       new RuntimeSession(std::make_shared<SessionCore>(std::move(runtime), std::move(state))));
 }
 
+namespace {
+
+ExecutionHandle in_forked_child(const char* phase, const plan::PreparedExecutionPlan& plan) {
+  auto completion = std::make_shared<Completion>();
+  completion->complete(HomeProcess::error(phase, plan.model->metadata().path));
+  return {std::move(completion), nullptr};
+}
+
+}  // namespace
+
 RuntimeSession::RuntimeSession(std::shared_ptr<SessionCore> core) : core_(std::move(core)) {}
 
 RuntimeSession::~RuntimeSession() {
+  if (core_->runtime().home().left()) {
+    leave_alone(core_);
+    return;
+  }
   Completion closed;
   core_->runtime().call([&] { core_->runtime().policy().close(core_->state(), closed); });
   closed.wait();
 }
 
 ExecutionHandle RuntimeSession::PrepareAsync() {
+  if (core_->runtime().home().left()) return in_forked_child("prepare", plan());
   const uint64_t start_ns = now_ns();
   const std::shared_ptr<Completion> completion = core_->new_completion();
   auto preparation = std::make_unique<Preparation>();
@@ -105,6 +125,7 @@ ExecutionHandle RuntimeSession::PrepareAsync() {
 }
 
 ExecutionHandle RuntimeSession::RunAsync(exec::RuntimeContext& context) {
+  if (core_->runtime().home().left()) return in_forked_child("run", plan());
   const uint64_t start_ns = now_ns();
   const std::shared_ptr<Completion> completion = core_->new_completion();
   std::unique_ptr<exec::Frame> frame = core_->take_frame();
@@ -117,7 +138,7 @@ ExecutionHandle RuntimeSession::RunAsync(exec::RuntimeContext& context) {
   auto invocation = std::make_unique<Invocation>();
   invocation->session = &core_->state();
   invocation->completion = completion;
-  invocation->rows = row_fetches(*core_->state().plan, core_->state().options.verify, context);
+  invocation->rows = row_fetches(core_->tables(), context);
   SessionCore* const core = core_.get();
   invocation->work =
       std::make_unique<FrameWork>(std::move(frame), context, core_->owner(),
@@ -132,6 +153,7 @@ const plan::PreparedExecutionPlan& RuntimeSession::plan() const { return *core_-
 
 std::vector<ObjectFigures> RuntimeSession::objects() const {
   std::vector<ObjectFigures> figures;
+  if (core_->runtime().home().left()) return figures;
   const SessionState& state = core_->state();
   core_->runtime().call([&] {
     for (plan::ObjectId id = 0; id < plan::ObjectId(state.objects.size()); ++id) {

@@ -163,6 +163,7 @@ std::string report_json(const Report& report) {
                {"io_threads", runtime.io_threads},
                {"placement", {{"name", runtime.placement}}},
                {"verify", report.verify}};
+  if (!runtime.unbound.empty()) json["placement"]["unbound"] = runtime.unbound;
   if (report.seed) json["seed"] = *report.seed;
   json["model"] = model_json(report.model);
   json["milestones"] = milestones_json(report);

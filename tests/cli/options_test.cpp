@@ -63,6 +63,7 @@ TEST_SUITE("options") {
     CHECK(command.choices.session.inheritance);
     CHECK(command.runs == 1);
     CHECK(command.choices.runtime.limits.global_bytes == session::kUnlimited);
+    CHECK(command.choices.runtime.limits.retained_bytes == session::kUnlimited);
   }
 
   TEST_CASE("a run's options arrive where they belong") {
@@ -110,6 +111,8 @@ TEST_SUITE("options") {
                                          "scalar",
                                          "--verify",
                                          "never",
+                                         "--retain",
+                                         "0",
                                          "--quiet",
                                          "--json"});
     CHECK(command.inputs == std::vector<std::pair<std::string, std::string>>{{"a", "b.npy"}, {"x", "y=z.pb"}});
@@ -129,6 +132,7 @@ TEST_SUITE("options") {
     CHECK(command.choices.runtime.limits.global_bytes == 1u << 30);
     CHECK(command.choices.runtime.limits.prepared_bytes == 5u << 20);
     CHECK(command.choices.runtime.limits.io_inflight_bytes == 8u << 20);
+    CHECK(command.choices.runtime.limits.retained_bytes == 0);
     CHECK(command.choices.session.look_ahead.segments == 2);
     CHECK(!command.choices.session.inheritance);
     CHECK(command.choices.session.evict_order == session::EvictOrder::lru);

@@ -139,6 +139,25 @@ class Program(ProgramTest):
             self.fail_with(1, "run", self.model(), *PROMPT, parts=[variable], environment=environment)
             self.assertEqual(self.tokens("--fallback", "sequential", environment=environment), expected, variable)
 
+    def test_threads_that_the_system_refuses(self):
+        for scheduler in ["sequential", "omp-tasks"]:
+            self.fail_with(1, "run", self.model(), *PROMPT, "--scheduler", scheduler, parts=["start: ", "unavailable"],
+                           before=support.refuse_threads)
+        self.fail_with(1, "verify", self.model(), parts=["start: I/O threads: started 0 of 2"],
+                       before=support.refuse_threads)
+
+    def test_threads_that_can_not_be_bound_are_reported_and_run_all_the_same(self):
+        for scheduler, threads in [("sequential", ["compute 0"]), ("omp-tasks", ["compute 0", "coordinator", "io 0"])]:
+            run = ["run", self.model(), *PROMPT, "--threads", "1", "--io-threads", "1", "--scheduler", scheduler, "--json"]
+            bound = json.loads(self.succeed(*run))
+            self.assertEqual(bound["placement"], {"name": "compact"})
+            # libomp ends a process whose threads it can't bind, unless it is told not to try.
+            free = json.loads(self.succeed(*run, environment={"KMP_AFFINITY": "disabled"}, before=support.refuse_binding))
+            self.assertEqual(free["placement"]["name"], "compact")
+            self.assertEqual(sorted(free["placement"]["unbound"]),
+                             [thread + ": the system refuses: Operation not permitted" for thread in threads])
+            self.assertEqual([run["tokens"] for run in free["runs"]], [run["tokens"] for run in bound["runs"]])
+
     def test_inspect(self):
         text = self.succeed("inspect", self.model())
         self.assertIn("input_ids", text)

@@ -1,6 +1,9 @@
 """What the tests of the program share: running it, and taking an ONNX file apart and together again."""
 
+import ctypes
+import errno
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -34,20 +37,20 @@ class ProgramTest(unittest.TestCase):
     def model(self):
         return os.path.join(self.tiny, "model.onnx")
 
-    def ompipe(self, *arguments, environment=None):
-        """Runs the program; returns (status, stdout, stderr)."""
+    def ompipe(self, *arguments, environment=None, before=None):
+        """Runs the program; returns (status, stdout, stderr). `before` is called in the new process first."""
         done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, errors="replace",
-                              env={**os.environ, **(environment or {})}, timeout=120)
+                              env={**os.environ, **(environment or {})}, timeout=120, preexec_fn=before)
         return done.returncode, done.stdout, done.stderr
 
-    def succeed(self, *arguments, environment=None):
-        status, stdout, stderr = self.ompipe(*arguments, environment=environment)
+    def succeed(self, *arguments, environment=None, before=None):
+        status, stdout, stderr = self.ompipe(*arguments, environment=environment, before=before)
         self.assertEqual((status, stderr), (0, ""), arguments)
         return stdout
 
-    def fail_with(self, expected_status, *arguments, parts=(), environment=None):
+    def fail_with(self, expected_status, *arguments, parts=(), environment=None, before=None):
         """The status, one line on stderr that holds all parts, nothing on stdout."""
-        status, stdout, stderr = self.ompipe(*arguments, environment=environment)
+        status, stdout, stderr = self.ompipe(*arguments, environment=environment, before=before)
         self.assertEqual(status, expected_status, (arguments, stderr))
         self.assertEqual(stderr.count("\n"), 1, stderr)
         self.assertTrue(stderr.startswith("ompipe: "), stderr)
@@ -64,6 +67,33 @@ class ProgramTest(unittest.TestCase):
         copy = os.path.join(tempfile.mkdtemp(dir=self.directory), "copy")
         shutil.copytree(self.tiny, copy)
         return copy
+
+
+def refuse_threads():
+    """For `before`: every thread fails, since no system has room for a stack of this size."""
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (1 << 46, hard))
+
+
+def refuse_binding():
+    """For `before`: a seccomp filter that answers sched_setaffinity with EPERM and lets everything else pass (x86-64)."""
+
+    class Instruction(ctypes.Structure):
+        _fields_ = [("code", ctypes.c_uint16), ("jt", ctypes.c_uint8), ("jf", ctypes.c_uint8), ("k", ctypes.c_uint32)]
+
+    class Program(ctypes.Structure):
+        _fields_ = [("length", ctypes.c_uint16), ("filter", ctypes.POINTER(Instruction))]
+
+    load, jump_if_equal, answer = 0x20, 0x15, 0x06  # BPF_LD|BPF_W|BPF_ABS, BPF_JMP|BPF_JEQ|BPF_K, BPF_RET|BPF_K
+    allow, fail = 0x7FFF0000, 0x00050000 | errno.EPERM
+    sched_setaffinity = 203
+    filter = (Instruction * 4)((load, 0, 0, 0), (jump_if_equal, 0, 1, sched_setaffinity), (answer, 0, 0, fail),
+                               (answer, 0, 0, allow))
+    libc = ctypes.CDLL(None, use_errno=True)
+    set_no_new_privileges, set_seccomp, mode_filter = 38, 22, 2
+    program = Program(len(filter), filter)
+    if libc.prctl(set_no_new_privileges, 1, 0, 0, 0) or libc.prctl(set_seccomp, mode_filter, ctypes.byref(program)):
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 def interrupt_when_ready(process):

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "../no_new_threads.h"
 #include "ompipe/io/digest.h"
 #include "ompipe/io/memory_device.h"
 #include "verify_payloads.h"
@@ -44,5 +45,15 @@ TEST_SUITE("verify") {
     CHECK((*results)[3].found == digest(5, 100));
     CHECK((*results)[4].verdict == cli::Verdict::right);
     CHECK(device.counts().logical_bytes == bytes.size() + (1 << 20) + 100);  // no digest, no read
+  }
+
+  TEST_CASE("I/O threads that the system refuses are an error, not a verdict") {
+    ompipe::testing::without_new_threads([] {
+      io::MemoryDevice device;
+      const auto results = cli::verify_payloads(model::ModelGraph{}, device);
+      REQUIRE_FALSE(results.ok());
+      CHECK(results.error().kind == ErrorKind::environment);
+      CHECK(results.error().subject == "I/O threads");
+    });
   }
 }

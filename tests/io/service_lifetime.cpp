@@ -1,7 +1,4 @@
 #include <doctest/doctest.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -9,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "../no_new_threads.h"
 #include "ompipe/io/posix_device.h"
 #include "service_fixture.h"
 
@@ -80,27 +78,17 @@ TEST_CASE("each thread calls the start hook first, once, with its index") {
 }
 
 TEST_CASE("a service whose threads the system refuses says so and takes nothing") {
-  // Limits count the threads of a user, and don't bind root: so one thread becomes nobody.
-  std::thread([] {
-    if (geteuid() == 0) REQUIRE(syscall(SYS_setresuid, 65534, 65534, 65534) == 0);
-    rlimit old;
-    REQUIRE(getrlimit(RLIMIT_NPROC, &old) == 0);
-    const rlimit none{0, old.rlim_max};
-    REQUIRE(setrlimit(RLIMIT_NPROC, &none) == 0);
-    {
-      MemoryDevice device;
-      CollectingSink sink;
-      IoService service(device, sink, {.threads = 2});
-      REQUIRE(setrlimit(RLIMIT_NPROC, &old) == 0);
-      REQUIRE(!service.status().ok());
-      CHECK(service.status().error().kind == ompipe::ErrorKind::environment);
-      CHECK(service.status().error().message() ==
-            "start: I/O threads: started 0 of 2: Resource temporarily unavailable");
-      std::byte out[16];
-      CHECK(service.submit({.id = 1, .file = device.add("f", pattern(16)), .length = 16, .destination = out}) ==
-            SubmitResult::closed);
-    }
-  }).join();
+  ompipe::testing::without_new_threads([] {
+    MemoryDevice device;
+    CollectingSink sink;
+    IoService service(device, sink, {.threads = 2});
+    REQUIRE(!service.status().ok());
+    CHECK(service.status().error().kind == ompipe::ErrorKind::environment);
+    CHECK(service.status().error().message() == "start: I/O threads: started 0 of 2: Resource temporarily unavailable");
+    std::byte out[16];
+    CHECK(service.submit({.id = 1, .file = device.add("f", pattern(16)), .length = 16, .destination = out}) ==
+          SubmitResult::closed);
+  });
 }
 
 TEST_CASE("mapped reads arrive populated, with an owner that keeps the file") {

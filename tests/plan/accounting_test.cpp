@@ -146,6 +146,7 @@ void check_equal(const Case& wanted) {
       CAPTURE(arenas::domain_name(domain));
       const DomainFigures& figures = measured.arenas.at(arenas::domain_name(domain));
       CHECK(predicted->usage[domain].peak_bytes == figures.peak);
+      CHECK(predicted->usage[domain].retained_bytes == figures.retained);
       uint64_t highest = 0;
       for (const AccountingStep& step : predicted->steps) highest = std::max(highest, step.peak_bytes[domain]);
       CHECK(highest == figures.peak);
@@ -164,6 +165,8 @@ TEST_CASE("what is predicted is what is measured, step by step") {
   tight.preparation_bytes = 6 * kMiB;
   MemoryLimits global;
   global.global_bytes = 24 * kMiB;
+  MemoryLimits nothing_kept = five;
+  nothing_kept.retained_bytes = 0;
   SessionOptions small_chunks;
   small_chunks.chunk_bytes = kMiB;
   SessionOptions on_demand = small_chunks, mapped = small_chunks, lru = small_chunks, eager, unverified = small_chunks,
@@ -177,6 +180,7 @@ TEST_CASE("what is predicted is what is measured, step by step") {
   check_equal({"5 MiB", five, small_chunks});
   check_equal({"5 MiB, one token", five, small_chunks, 1, 4});
   check_equal({"5 MiB, staging limited", tight, small_chunks});
+  check_equal({"5 MiB, nothing kept", nothing_kept, small_chunks});
   check_equal({"5 MiB, on demand", five, on_demand});
   check_equal({"5 MiB, mapped", five, mapped});
   check_equal({"5 MiB, least recently used", five, lru});

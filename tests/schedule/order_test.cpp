@@ -10,6 +10,7 @@
 
 #include "gate.h"
 #include "script.h"
+#include "thread_clock.h"
 
 namespace ompipe::schedule {
 namespace {
@@ -244,6 +245,58 @@ TEST_CASE("a thread that takes tiles leaves nobody asleep beside a speculative t
   CHECK(script.await_segments(1));
   CHECK(script.await_prepacks(1));  // its gate opened in the body, before its report
   CHECK(waited.load());
+}
+
+TEST_CASE("a segment learns what CPU time other threads spent in its tiles") {
+  constexpr uint64_t kBurntNs = 3'000'000;
+  for (const char* name : kSchedulers) {
+    for (int threads : {2, 4}) {
+      CAPTURE(name);
+      CAPTURE(threads);
+      struct Kernel {
+        int leader;
+        bool shared;
+        Gate burnt = {};
+        std::atomic<bool> waited{true};
+      };
+      bool shared = false;
+      uint64_t alone_ns = 1, helped_ns = 0;
+      bool waited = false;
+      Script script;
+      // The leader holds its tile until another thread has used CPU time in the other one.
+      script.on_segment = [&](SlotToken, Worker& worker) {
+        Kernel kernel{.leader = worker.index(), .shared = shared};
+        worker.run_tiles(1, [](void*, int64_t, int) {}, &kernel, 0);
+        alone_ns = worker.helpers_cpu_ns();
+        const auto tile = [](void* arg, int64_t, int thread) {
+          auto* const k = static_cast<Kernel*>(arg);
+          if (k->shared && thread == k->leader) {
+            if (!k->burnt.wait()) k->waited = false;
+            return;
+          }
+          const uint64_t until_ns = thread_cpu_ns() + kBurntNs;
+          while (thread_cpu_ns() < until_ns) {
+          }
+          k->burnt.open();
+        };
+        worker.run_tiles(2, tile, &kernel, 1e6);
+        worker.run_tiles(1, [](void*, int64_t, int) {}, &kernel, 0);  // a later kernel takes nothing away
+        helped_ns = worker.helpers_cpu_ns();
+        waited = kernel.waited;
+      };
+      script.open(name, threads);
+      shared = script.scheduler().capabilities().shares_tiles;
+      script.step([](Scheduler& scheduler) { scheduler.create_segment(0, {}); });
+      REQUIRE(script.await_segments(1));
+      CHECK(waited);
+      CHECK(alone_ns == 0);
+      if (shared) {
+        CHECK(helped_ns >= kBurntNs);
+      } else {
+        CHECK(helped_ns == 0);
+      }
+    }
+  }
 }
 
 TEST_SUITE_END();

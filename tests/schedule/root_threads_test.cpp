@@ -13,6 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "../no_new_threads.h"
+#include "gate.h"
+#include "script.h"
+
 namespace ompipe::schedule {
 namespace {
 
@@ -26,6 +30,12 @@ int region(int threads) {
   return members.load();
 }
 
+std::future<void> run(std::function<void()> job) {
+  Result<std::future<void>> running = run_on_root_thread(std::move(job));
+  REQUIRE(running.ok());
+  return *std::move(running);
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("root_threads");
@@ -36,7 +46,7 @@ TEST_CASE("a hundred regions one after another, of changing size, use one thread
   bool sizes_right = true;
   for (int i = 0; i < 100; ++i) {
     const int size = 2 + i % 7;
-    run_on_root_thread([&] {
+    run([&] {
       omp_set_dynamic(0);
       sizes_right = sizes_right && region(size) == size;
       threads.push_back(pid_t(syscall(SYS_gettid)));
@@ -55,7 +65,7 @@ TEST_CASE("eight regions at once have a thread each, and the next eight have the
     std::vector<pid_t> threads(kJobs);
     std::vector<std::future<void>> jobs;
     for (int i = 0; i < kJobs; ++i) {
-      jobs.push_back(run_on_root_thread([&, i] {
+      jobs.push_back(run([&, i] {
         all_run.arrive_and_wait();
         region(2 + (i + round) % 3);
         threads[size_t(i)] = pid_t(syscall(SYS_gettid));
@@ -70,8 +80,35 @@ TEST_CASE("eight regions at once have a thread each, and the next eight have the
   }
 }
 
+TEST_CASE("a root thread that the system refuses is an error, and the pool goes on without it") {
+  testing::without_new_threads([] {
+    Gate finish;
+    std::atomic<bool> waited{true};
+    std::vector<std::future<void>> jobs;
+    for (;;) {
+      Result<std::future<void>> job = run_on_root_thread([&] {
+        if (!finish.wait()) waited = false;
+      });
+      if (!job.ok()) {
+        CHECK(job.error().kind == ErrorKind::environment);
+        break;
+      }
+      jobs.push_back(*std::move(job));
+    }
+    Script script;
+    const auto opened = open_scheduler("omp-tasks", {.threads = 1}, script);
+    REQUIRE_FALSE(opened.ok());
+    CHECK(opened.error().kind == ErrorKind::environment);
+    CHECK(opened.error().message() == "start: root thread: the system refuses it: Resource temporarily unavailable");
+    finish.open();
+    for (std::future<void>& job : jobs) job.wait();
+    CHECK(waited);
+  });
+  run([] {}).wait();
+}
+
 TEST_CASE("a forked child knows that the threads are not there") {
-  run_on_root_thread([] {}).wait();
+  run([] {}).wait();
   CHECK_FALSE(root_threads_lost_by_fork());
   const pid_t child = fork();
   if (child == 0) _exit(root_threads_lost_by_fork() ? 7 : 0);

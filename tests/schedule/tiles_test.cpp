@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gate.h"
+#include "thread_clock.h"
 
 namespace ompipe::schedule {
 namespace {
@@ -121,6 +122,37 @@ TEST_CASE("a helper joins an open kernel, the leader waits for it, and nobody jo
   CHECK(tiles.helped() == 1);
   CHECK_FALSE(ledger.has_tiles());
   CHECK_FALSE(tiles.help(1));
+}
+
+TEST_CASE("the leader learns what CPU time its helpers spent in the kernel, and nothing of an earlier one") {
+  constexpr uint64_t kBurntNs = 3'000'000;
+  struct Kernel {
+    Gate joined;
+    bool waited = true;
+  } kernel;
+  Ledger ledger;
+  TileSharing tiles(ledger, 2);
+  std::thread helper([&] {
+    while (!ledger.has_tiles()) std::this_thread::yield();
+    while (!tiles.help(1)) std::this_thread::yield();
+  });
+  // The leader's tile uses next to no CPU time: it sleeps until the helper's has used its share.
+  const auto tile = [](void* arg, int64_t, int worker) {
+    auto* const k = static_cast<Kernel*>(arg);
+    if (worker == 0) {
+      k->waited = k->joined.wait();
+      return;
+    }
+    const uint64_t until_ns = thread_cpu_ns() + kBurntNs;
+    while (thread_cpu_ns() < until_ns) {
+    }
+    k->joined.open();
+  };
+  const uint64_t with_helper = tiles.lead(0, 2, tile, &kernel, 0);
+  helper.join();
+  CHECK(kernel.waited);
+  CHECK(with_helper >= kBurntNs);
+  CHECK(tiles.lead(0, 3, [](void*, int64_t, int) {}, nullptr, 0) == 0);  // nobody helps
 }
 
 TEST_SUITE_END();

@@ -139,6 +139,29 @@ TEST_CASE("eager: the whole or a refusal before any read; filled to the limit it
   CHECK(*decoded == expected());
 }
 
+TEST_CASE("what arenas of blocks keep for the next use is bounded by one option, for all three") {
+  const std::vector<std::string> blocks{"preparation", "execution", "io"};
+  for (const char* scheduler : {"sequential", "omp-tasks"}) {
+    CAPTURE(scheduler);
+    for (const uint64_t cap : {kUnlimited, uint64_t(512) << 10, uint64_t(0)}) {
+      CAPTURE(cap);
+      RuntimeOptions options = runtime_for(scheduler);
+      options.limits.retained_bytes = cap;
+      Rig rig(options);
+      const Result<Decoded> decoded = decode(rig.open(), kSteps);
+      REQUIRE(decoded.ok());
+      CHECK(*decoded == expected());
+      rig.close();
+      for (const std::string& domain : blocks) {
+        CAPTURE(domain);
+        const DomainFigures figures = rig.runtime().figures().arenas.at(domain);
+        CHECK(figures.retained <= cap);
+        if (cap == kUnlimited) CHECK(figures.retained > 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("two and eight invocations at once in the smallest budget for that many: all finish") {
   const Tokens prompt{5};
   Rig reference({.scheduler = "sequential"});

@@ -4,12 +4,14 @@
 #include <functional>
 #include <future>
 
+#include "ompipe/arenas/error.h"
+
 namespace ompipe::schedule {
 
 // Runs `job` on a root thread of the process's pool; a thread whose job has returned waits there for the next one, and
 // only then is the future ready, so the pool grows to the number of jobs that run at once and no further. It is never
-// destroyed. Any thread. The job must not throw.
-std::future<void> run_on_root_thread(std::function<void()> job);
+// destroyed. Any thread. The job must not throw. Error: environment, when the system refuses the pool's next thread.
+Result<std::future<void>> run_on_root_thread(std::function<void()> job);
 
 // True in a child forked from a process that had root threads: they don't exist here, and OpenMP can't be used before
 // an exec (measured: 9 of 40 such children failed). Any thread.

@@ -41,6 +41,8 @@ class Worker {
   // Runs fn(arg, t, worker) for every t in [0, tiles), each once, on this thread and on idle compute threads that join;
   // returns when all have returned, their writes visible. Tiles of one call must not depend on one another.
   virtual void run_tiles(int64_t tiles, TileFunction fn, void* arg, double predicted_ns) = 0;
+  // CPU time that other threads have spent in this body's tiles, as far as run_tiles has returned.
+  virtual uint64_t helpers_cpu_ns() const = 0;
 };
 
 // Who directs a scheduler. Bodies are called on compute threads, everything else in the scheduler's serial context, one
@@ -109,7 +111,8 @@ class Scheduler {
 };
 
 // Starts the scheduler's threads. `director` must outlive it. Errors: usage for an unknown name; environment when
-// settings in force or the team itself make the scheduler unusable (the reason names the variable).
+// settings in force or the team itself make the scheduler unusable (the reason names the variable), or when the system
+// refuses a thread.
 Result<std::unique_ptr<Scheduler>> open_scheduler(const std::string& name, const SchedulerOptions& options,
                                                   Director& director);
 

@@ -16,8 +16,8 @@ class TileSharing {
   explicit TileSharing(Ledger& ledger, int threads) : ledger_(ledger), threads_(threads) {}
 
   // Worker::run_tiles for the thread `worker`, which leads no other kernel. Wakes one sleeping thread for each
-  // kWakeAboveNs of `predicted_ns`.
-  void lead(int worker, int64_t tiles, TileFunction fn, void* arg, double predicted_ns);
+  // kWakeAboveNs of `predicted_ns`. Returns the CPU time that helpers spent in it.
+  uint64_t lead(int worker, int64_t tiles, TileFunction fn, void* arg, double predicted_ns);
   // Joins some kernel with tiles left, as thread `worker`; false if there was none.
   bool help(int worker);
   // Any thread.
@@ -30,6 +30,7 @@ class TileSharing {
     std::atomic<uint64_t> word{kClosed};
     std::atomic<int64_t> next{0};
     std::atomic<int64_t> tiles{0};
+    std::atomic<uint64_t> helpers_cpu_ns{0};  // of the open generation; read by its leader once no joiner is left
     TileFunction fn = nullptr;
     void* arg = nullptr;
   };

@@ -22,7 +22,9 @@ struct Diagnostics {
 };
 
 // Movable, not copyable. Keeps session, context and stores alive. The destructor waits: a caller's inputs may be freed
-// after it. Thread rule: Wait and IsReady may be called from many threads; moving and destroying are the owner's.
+// after it. Thread rule: Wait and IsReady may be called from many threads; moving and destroying are the owner's. In a
+// child forked from its process it is terminal: Wait gives an error that names fork, Cancel does nothing, diagnostics
+// are empty, and destroying it only forgets it.
 class ExecutionHandle {
  public:
   ExecutionHandle() = default;
@@ -42,6 +44,9 @@ class ExecutionHandle {
   bool valid() const { return completion_ != nullptr; }
 
  private:
+  // Waits for what it holds; in a forked child forgets it.
+  void let_go();
+
   std::shared_ptr<void> keep_alive_;  // let go here, on the owner's thread, never by the thread that completes
   std::shared_ptr<Completion> completion_;
 };

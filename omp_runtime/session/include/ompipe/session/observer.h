@@ -32,8 +32,8 @@ enum class Milestone : uint8_t {
 };
 inline constexpr int kMilestones = int(Milestone::end) + 1;
 
-// A finished task. Times are CLOCK_MONOTONIC nanoseconds; `cpu_ns` is on the clock of the thread that ran it (0 for
-// reads).
+// A finished task. Times are CLOCK_MONOTONIC nanoseconds; `cpu_ns` is on the clock of the thread that ran it, and for a
+// segment also on those of the threads that helped with its tiles (0 for reads).
 struct TaskEvent {
   uint64_t task = 0;  // unique in the runtime
   TaskKind kind = TaskKind::read;

@@ -29,6 +29,8 @@ struct MemoryLimits {
            mapped_bytes = kUnlimited, execution_bytes = kUnlimited, io_bytes = kUnlimited;
   uint64_t io_inflight_bytes = 64u << 20;  // speculative reads
   uint64_t critical_reserve_bytes = 0;     // of the global limit, for critical work only
+  // What the arenas of staging, of execution and of outputs may each keep for the next use, beyond what is live.
+  uint64_t retained_bytes = kUnlimited;
 };
 
 struct RuntimeOptions {

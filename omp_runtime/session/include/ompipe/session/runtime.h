@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ompipe/arenas/error.h"
 #include "ompipe/session/options.h"
@@ -22,6 +23,7 @@ struct RuntimeFigures {
   int threads = 0, io_threads = 0, executor = 0;
   std::map<std::string, std::string> openmp_environment;  // variables that are set
   std::string placement;
+  std::vector<std::string> unbound;             // threads that could not be bound to their places, and why
   std::map<std::string, DomainFigures> arenas;  // preparation, prepared, mapped, execution, io
   uint64_t global_peak_bytes = 0;
   uint64_t logical_read_bytes = 0, physical_read_bytes = 0, portable_read_bytes = 0, copied_bytes = 0, mapped_bytes = 0;
@@ -32,12 +34,15 @@ struct RuntimeFigures {
 
 class RuntimeCore;  // private
 
-// Thread rule: every function may be called from any thread.
+// Thread rule: every function may be called from any thread. In a child forked from the process that opened it,
+// whatever belongs to it is unusable: figures are empty, all else that can fails with an error that names fork, and
+// destructors do nothing (what they would free is left alone, until the child ends or calls exec).
 class Runtime {
  public:
   // Starts the scheduler's threads and the I/O threads. Errors: usage for an unknown scheduler or placement,
-  // environment when the environment forbids the scheduler asked for and no fallback is named; the reason names the
-  // variable.
+  // environment when the environment forbids the scheduler asked for and no fallback is named (the reason names the
+  // variable, or fork: a child of a process that had an OpenMP region can have `sequential` only), or when the system
+  // refuses threads.
   static Result<std::shared_ptr<Runtime>> open(const RuntimeOptions& options);
   // Waits for every handle, drains the scheduler, joins the I/O threads. All sessions must be closed before.
   ~Runtime();

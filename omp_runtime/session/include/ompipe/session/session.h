@@ -26,7 +26,8 @@ class SessionCore;  // private
 // terminal.
 class RuntimeSession {
  public:
-  // Opens, resolves and plans the model; reads no weight byte. Errors as io, model and plan give them.
+  // Opens, resolves and plans the model; reads no weight byte. Errors as io, model and plan give them; environment in a
+  // child forked from the runtime's process.
   static Result<std::unique_ptr<RuntimeSession>> open(std::shared_ptr<Runtime> runtime, const std::string& model_path,
                                                       const SessionOptions& options);
   // Waits for its handles' tasks, then gives every byte back.
@@ -44,7 +45,7 @@ class RuntimeSession {
   Status Run(exec::RuntimeContext& context) { return RunAsync(context).Wait(); }
 
   const plan::PreparedExecutionPlan& plan() const;
-  std::vector<ObjectFigures> objects() const;
+  std::vector<ObjectFigures> objects() const;  // none in a forked child
 
  private:
   explicit RuntimeSession(std::shared_ptr<SessionCore> core);
