@@ -227,13 +227,15 @@ TEST_CASE("sessions come and go on one runtime; runtimes come and go") {
   }
 }
 
-TEST_CASE("a thousand runtimes open and close, three at once, with teams of every size; root threads never pile up") {
+TEST_CASE(
+    "runtimes open and close, a thousand with OMPIPE_LONG, three at once, with teams of every size; root threads never "
+    "pile up") {
   auto threads_of_process = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
   };
   std::vector<std::shared_ptr<Runtime>> open(3);
   ptrdiff_t after_first = 0, most = 0;
-  for (size_t i = 0; i < (kSanitized ? 100 : 1000); ++i) {
+  for (size_t i = 0; i < (long_tests() ? 1000 : kSanitized ? 50 : 200); ++i) {
     std::shared_ptr<Runtime>& place = open[i % open.size()];
     place = nullptr;
     const Result<std::shared_ptr<Runtime>> runtime = Runtime::open({.threads = 1 + int(i % 4)});
