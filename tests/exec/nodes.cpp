@@ -52,6 +52,21 @@ TEST_CASE("one input, element by element") {
   check_near(unary("Erf", x), {-0.842700793f, 0.276326390f, 0.999999985f});
 }
 
+// Of ONNX's formulas, in double: x/2 (1 + erf(x / sqrt 2)) and x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+TEST_CASE("Gelu in both its forms") {
+  const auto gelu = [](std::vector<Attribute> attributes, const std::string& domain = {}) {
+    Graph graph;
+    graph.opset = 20;
+    graph.output("y", graph.node("Gelu", {graph.input("x", DType::f32, {4})}, 1, std::move(attributes), domain)[0]);
+    return run_floats(graph, {feed<float>("x", {4}, {-2, -0.5f, 1, 3})});
+  };
+  const Floats exact{-0.0455002639f, -0.154268770f, 0.841344746f, 2.99595031f};
+  check_near(gelu({}), exact);
+  check_near(gelu({}, "com.microsoft"), exact);
+  check_near(gelu({{"approximate", std::string("none")}}), exact);
+  check_near(gelu({{"approximate", std::string("tanh")}}), {-0.0454023059f, -0.154285988f, 0.841191991f, 2.99636261f});
+}
+
 TEST_CASE("two inputs broadcast") {
   check_near(binary("Add", kSix, {1, 2, 3}), {2, 4, 6, 5, 7, 9});
   check_near(binary("Sub", kSix, {1, 2, 3}), {0, 0, 0, 3, 3, 3});
