@@ -204,17 +204,17 @@ void RuntimeCore::check_slice(Load& load, schedule::Worker& worker) {
   const RowFetch& fetch = *load.rows;
   const uint64_t start_ns = now_ns(), start_cpu_ns = thread_cpu_ns();
   if (!fetch.hashes.empty()) {
-    const auto place = std::lower_bound(fetch.slices.begin(), fetch.slices.end(), load.chunk) - fetch.slices.begin();
-    const uint64_t begin = load.chunk * io::kSliceBytes;
-    const io::Hash128 found = io::slice_hash({fetch.window.data() + begin, load.bytes});
-    if (!(found == fetch.hashes[size_t(place)])) {
+    const RowFetch::Slice slice = fetch.slices[load.slice];
+    const uint64_t begin = slice.index * io::kSliceBytes;
+    const io::Hash128 found = io::slice_hash({fetch.windows[slice.source].data() + begin, load.bytes});
+    if (!(found == fetch.hashes[load.slice])) {
       const plan::PreparedExecutionPlan& plan = *load.session->plan;
-      const model::Payload& payload = plan.main_payload(load.object);
+      const model::Payload& payload = plan.source_payload(load.object, slice.source);
       load.error = Error{.kind = ErrorKind::bad_model,
                          .phase = "digest",
                          .subject = payload.name,
-                         .reason = fmt::format("slice {}: expected {}, found {}", load.chunk,
-                                               io::format_hash(fetch.hashes[size_t(place)]), io::format_hash(found)),
+                         .reason = fmt::format("slice {}: expected {}, found {}", slice.index,
+                                               io::format_hash(fetch.hashes[load.slice]), io::format_hash(found)),
                          .file = plan.model->files()[size_t(payload.file)].path,
                          .offset = payload.offset + begin,
                          .length = load.bytes};
