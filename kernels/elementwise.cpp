@@ -189,7 +189,7 @@ TiledCall::RunTile binary_kernel(BinaryOp op, ElementType type, Isa isa) {
   }
 }
 
-bool is_transcendental(UnaryOp op) { return op >= UnaryOp::exp && op <= UnaryOp::gelu; }
+bool is_transcendental(UnaryOp op) { return op >= UnaryOp::exp && op <= UnaryOp::gelu_tanh; }
 
 template <class T>
 void where_tile(const void* raw, int, int64_t tile, std::byte*) {

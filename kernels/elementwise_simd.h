@@ -41,6 +41,7 @@ V apply(V x) {
   if constexpr (op == UnaryOp::tanh) return tanh(x);
   if constexpr (op == UnaryOp::erf) return erf(x);
   if constexpr (op == UnaryOp::gelu) return gelu(x);
+  if constexpr (op == UnaryOp::gelu_tanh) return gelu_tanh(x);
 }
 
 template <class V>

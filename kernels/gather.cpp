@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "matmul_kernels.h"
 #include "simd_kernels.h"
 
 namespace ompipe::kernels {
@@ -62,6 +63,39 @@ void gather_nibbles4_tile(const void* raw, int, int64_t tile, std::byte*) {
 
 int nibble(const uint8_t* bytes, int64_t i) { return (bytes[i / 2] >> (i % 2 * 4)) & 15; }
 
+// Column `column` of B: in each record its scale, its zero point, and four bytes of every vector, whose low nibbles are
+// the first half of a unit of k and whose high ones the second.
+void unpack_column(const GatherPackedArguments& a, int64_t column, float* output) {
+  const MatMulSpec& spec = a.layout->spec;
+  const GroupRecord record = group_record(spec);
+  const int64_t lane = column % kGroupColumns;
+  const int unit = unit_of(spec);
+  const std::byte* at = a.packed + column / kGroupColumns * blocks_of(spec) * record.bytes;
+  for (int64_t begin = 0; begin < a.columns; begin += spec.block, at += record.bytes) {
+    float scale;
+    std::memcpy(&scale, at + lane * int64_t(sizeof(float)), sizeof(scale));
+    const int zero_point = spec.has_zero_points ? int(at[record.zero_points_at + lane]) : 8;
+    const auto put = [&](int64_t k, int q) {
+      if (k < a.columns) output[k] = float(q - zero_point) * scale;
+    };
+    for (int unit_k = 0; unit_k < spec.block; unit_k += unit) {
+      const std::byte* nibbles = at + record.nibbles_at + unit_k * 4 + lane * 4;
+      for (int i = 0; i < unit / 2; ++i) {
+        const int both = int(nibbles[i / 4 * 32 + i % 4]);
+        put(begin + unit_k + i, both & 15);
+        put(begin + unit_k + unit / 2 + i, both >> 4);
+      }
+    }
+  }
+}
+
+void gather_packed_tile(const void* raw, int, int64_t tile, std::byte*) {
+  const auto& a = *static_cast<const GatherPackedArguments*>(raw);
+  for_each_slice_of_tile(tile, a.indices.count, a.columns * int64_t(sizeof(float)), [&](int64_t slice) {
+    unpack_column(a, wrapped_index(a.indices, slice, a.layout->spec.n), a.output + slice * a.columns);
+  });
+}
+
 }  // namespace
 
 int64_t find_bad_index(const GatherIndices& indices, int64_t axis_size) {
@@ -87,6 +121,10 @@ void dequantize_row(const Nibbles4Row& row, int64_t columns, int64_t block, floa
 
 TiledCall gather_nibbles4_call(const GatherNibbles4Arguments& a) {
   return slice_call(&a, gather_nibbles4_tile, a.indices.count, a.columns * int64_t(sizeof(float)));
+}
+
+TiledCall gather_packed_call(const GatherPackedArguments& a) {
+  return slice_call(&a, gather_packed_tile, a.indices.count, a.columns * int64_t(sizeof(float)));
 }
 
 }  // namespace ompipe::kernels

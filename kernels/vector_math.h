@@ -1,6 +1,6 @@
-// exp, sigmoid, erf, tanh and gelu on a Vector8: own minimax polynomials (Remez exchange in 50 digits, relative error
-// given beside each), so every instruction set gives the same bits. Errors stated are the largest seen against double
-// over the floats; tests/kernels/vector_math.cpp checks them.
+// exp, sigmoid, erf, tanh and both forms of gelu on a Vector8: own minimax polynomials (Remez exchange in 50 digits,
+// relative error given beside each), so every instruction set gives the same bits. Errors stated are the largest seen
+// against double over the floats; tests/kernels/vector_math.cpp checks them.
 #pragma once
 
 namespace ompipe::kernels {
@@ -86,6 +86,14 @@ V tanh(V x) {
 template <class V>
 V gelu(V x) {
   return (V::broadcast(0.5f) * x) * (V::broadcast(1.0f) + erf(x * V::broadcast(0.707106769f)));
+}
+
+// x/2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): ONNX Gelu with approximate = "tanh". It cancels like the exact form.
+template <class V>
+V gelu_tanh(V x) {
+  const V one = V::broadcast(1.0f);
+  const V cubic = x * V::fma(V::broadcast(0.044715f), x * x, one);
+  return (V::broadcast(0.5f) * x) * (one + tanh(cubic * V::broadcast(0.797884561f)));
 }
 
 }  // namespace

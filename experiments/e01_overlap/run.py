@@ -99,10 +99,11 @@ def spread(values):
 def summary_of(samples, reads):
     rows = []
     for cache in ("cold", "warm"):
-        one_stream_s = statistics.median(s["work"]["read_s"] for s in samples if s["cache"] == cache and s["variant"] == "sequential")
+        of_cache = [s for s in samples if s["cache"] == cache]
+        one_stream_s = statistics.median(s["work"]["read_s"] for s in of_cache if s["variant"] == "sequential")
         alone_s = statistics.median(reads[cache])
         for variant in VARIANTS:
-            chosen = [s for s in samples if s["variant"] == variant and s["cache"] == cache]
+            chosen = [s for s in of_cache if s["variant"] == variant]
             rows.append({"cache": cache, "variant": variant, "first_output_s": spread(s["first_output_s"] for s in chosen),
                          "ready_s": spread(s["ready_s"] for s in chosen),
                          "one_stream_read_s": one_stream_s, "hidden_one_stream": spread(hidden(s, one_stream_s) for s in chosen),

@@ -13,8 +13,8 @@ using kernels::ElementwiseArguments;
 using kernels::UnaryOp;
 using model::OpKind;
 
-UnaryOp unary_op(OpKind kind) {
-  switch (kind) {
+UnaryOp unary_op(const model::Node& node) {
+  switch (node.kind()) {
     case OpKind::sigmoid:
       return UnaryOp::sigmoid;
     case OpKind::sqrt:
@@ -28,7 +28,7 @@ UnaryOp unary_op(OpKind kind) {
     case OpKind::neg:
       return UnaryOp::neg;
     case OpKind::gelu:
-      return UnaryOp::gelu;
+      return node.string_attribute("approximate", "none") == "tanh" ? UnaryOp::gelu_tanh : UnaryOp::gelu;
     default:
       fail_check("a unary operator", __FILE__, __LINE__);
   }
@@ -82,7 +82,7 @@ Result<ElementwiseArguments> make_arguments(const NodeContext& node, int count, 
 }  // namespace
 
 Status run_unary(NodeContext& node) {
-  const UnaryOp op = unary_op(node.node().kind());
+  const UnaryOp op = unary_op(node.node());
   const auto arguments = make_arguments(node, 1, node.in(0).dtype);
   if (!arguments) return arguments.error();
   if (!kernels::supports(op, arguments->type)) return unsupported(node, node.in(0).dtype);

@@ -41,8 +41,9 @@ void load_sources(FrameState& state, const plan::Action& action, int32_t first_o
     const plan::Operand& operand = action.inputs[i];
     const bool overridden = operand.kind == Kind::overridable && state.slots[size_t(operand.value)].home == Home::input;
     if (operand.kind != Kind::source && (operand.kind != Kind::overridable || overridden)) continue;
-    Tensor& tensor = state.sources[size_t(first_operand) + i];
-    tensor.data = const_cast<std::byte*>(objects.bytes(operand.index)) + operand.offset;
+    const std::byte* const rows = objects.rows(operand.index, 0);
+    const std::byte* const bytes = rows ? rows : objects.bytes(operand.index) + operand.offset;
+    state.sources[size_t(first_operand) + i].data = const_cast<std::byte*>(bytes);
   }
 }
 
@@ -74,8 +75,8 @@ FrameState::FrameState(std::shared_ptr<const plan::PreparedExecutionPlan> the_pl
       sources.emplace_back();
       if (operand.kind == Kind::value && !takes_strides(*plan, action, i)) takes_views[size_t(operand.index)] = 0;
       if (operand.kind != Kind::source && operand.kind != Kind::overridable) continue;
-      const model::Payload& payload = model().payload(model().value(node.inputs[i]).payload);
-      sources.back() = make_constant(payload.dtype, payload.dims, nullptr);
+      const model::Value& value = model().value(node.inputs[i]);
+      sources.back() = make_constant(value.dtype, value.dims(), nullptr);
     }
   }
 }

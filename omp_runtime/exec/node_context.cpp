@@ -79,6 +79,11 @@ const std::byte* NodeContext::packed(int input) const {
   return measuring() ? nullptr : objects_->bytes(operand(input).index);
 }
 
+const std::byte* NodeContext::rows(int input, size_t source) const {
+  OMPIPE_CHECK(is_packed(input));
+  return measuring() ? nullptr : objects_->rows(operand(input).index, source);
+}
+
 bool NodeContext::known(int input) const {
   const plan::Operand& from = operand(input);
   if (from.kind == Kind::constant) return true;

@@ -33,6 +33,8 @@ class NodeContext {
   bool is_packed(int input) const;
   const plan::PreparedObject& object(int input) const;
   const std::byte* packed(int input) const;
+  // Where that source of a packed operand lies by rows; null when the operand is there as a whole, or while measuring.
+  const std::byte* rows(int input, size_t source) const;
 
   // The i-th element of an integer operand, from what bind knows; `known` tells whether there is one.
   bool known(int input) const;

@@ -121,10 +121,8 @@ void GraphReader::read_attribute(std::string_view bytes, NodeRecord& record, int
   } else if (!value && type == field::type_string) {
     value = std::string();
   }
-  if (value) {
-    attribute.value = std::move(*value);
-    record.node.attributes.push_back(std::move(attribute));
-  }
+  attribute.value = value ? std::move(*value) : std::monostate();
+  record.node.attributes.push_back(std::move(attribute));
 }
 
 void GraphReader::read_subgraph(std::string_view bytes, int depth) {

@@ -62,6 +62,12 @@ std::vector<int64_t> ConstantTensor::as_int64() const {
   fail_check("integer dtype", __FILE__, __LINE__, dtype_name(dtype));
 }
 
+Shape Value::dims() const {
+  Shape numbers;
+  for (const Dim& dim : shape) numbers.push_back(*dim.value);
+  return numbers;
+}
+
 const AttributeValue* Node::attribute(const char* wanted) const {
   for (const Attribute& attribute : attributes) {
     if (attribute.name == wanted) return &attribute.value;

@@ -14,6 +14,67 @@ Error refused(const Node& node, std::string reason) {
 
 const char* domain_name(const std::string& domain) { return domain.empty() ? "ai.onnx" : domain.c_str(); }
 
+const char* kind_name(AttributeKind kind) {
+  switch (kind) {
+    case AttributeKind::integer:
+      return "an integer";
+    case AttributeKind::real:
+      return "a float";
+    case AttributeKind::text:
+      return "a string";
+    case AttributeKind::integers:
+      return "integers";
+    case AttributeKind::tensor:
+      return "a small inline tensor";
+  }
+  return "";
+}
+
+bool is_of(const AttributeValue& value, AttributeKind kind) {
+  switch (kind) {
+    case AttributeKind::integer:
+      return std::holds_alternative<int64_t>(value);
+    case AttributeKind::real:
+      return std::holds_alternative<float>(value);
+    case AttributeKind::text:
+      return std::holds_alternative<std::string>(value);
+    case AttributeKind::integers:
+      return std::holds_alternative<std::vector<int64_t>>(value);
+    case AttributeKind::tensor:
+      return std::holds_alternative<ConstantTensor>(value);
+  }
+  return false;
+}
+
+// Whether `values`, separated by spaces, name this one. Only integers and texts are so restricted.
+bool names(std::string_view values, std::string_view value) {
+  while (!values.empty()) {
+    const size_t end = std::min(values.find(' '), values.size());
+    if (values.substr(0, end) == value) return true;
+    values.remove_prefix(std::min(end + 1, values.size()));
+  }
+  return false;
+}
+
+// An attribute that nobody looks at would be ignored in silence: nothing, or why it is refused.
+std::string attribute_fault(const Attribute& attribute, const OpSpec& spec) {
+  const auto known = std::find_if(spec.attributes.begin(), spec.attributes.end(),
+                                  [&](const AttributeSpec& item) { return item.name == attribute.name; });
+  if (known == spec.attributes.end()) return fmt::format("attribute {} is not supported", attribute.name);
+  if (!is_of(attribute.value, known->kind))
+    return fmt::format("attribute {} is not {}", attribute.name, kind_name(known->kind));
+  const auto* list = std::get_if<std::vector<int64_t>>(&attribute.value);
+  if (list && list->size() > kMaxFollowedElements) {
+    return fmt::format("attribute {} has {} elements, at most {} are supported", attribute.name, list->size(),
+                       kMaxFollowedElements);
+  }
+  if (known->values.empty()) return "";
+  const auto* number = std::get_if<int64_t>(&attribute.value);
+  const std::string value = number ? std::to_string(*number) : std::get<std::string>(attribute.value);
+  if (names(known->values, value)) return "";
+  return fmt::format("attribute {} is '{}', expected one of: {}", attribute.name, value, known->values);
+}
+
 // Rebuilds the nodes in a new order (or fewer) and tells the values where their producers are now.
 void reorder(const std::vector<NodeId>& order, std::vector<Node>& nodes, std::vector<Value>& values) {
   std::vector<Node> kept;
@@ -106,6 +167,12 @@ Status Resolver::choose_kernels() {
     }
     for (int i = 0; i < spec->min_inputs; ++i) {
       if (node.inputs[size_t(i)] == kNone) return refused(node, fmt::format("{} lacks its input {}", what, i));
+    }
+    for (const Attribute& attribute : node.attributes) {
+      std::string fault = attribute_fault(attribute, *spec);
+      if (node.attribute(attribute.name.c_str()) != &attribute.value)
+        fault = fmt::format("attribute {} is given twice", attribute.name);
+      if (!fault.empty()) return refused(node, fmt::format("{}: {}", what, fault));
     }
     node.spec = spec;
   }

@@ -73,9 +73,7 @@ SymbolicShape symbolic_shape(const TensorFact& fact, const SymbolTable& symbols)
 bool Resolver::is_small_constant(ValueId id, OpKind consumer) const {
   const Value& value = data_.values[size_t(id)];
   if (value.source != ValueSource::initializer || value.payload == kNone || is_weight_consumer(consumer)) return false;
-  Shape dims;
-  for (const Dim& dim : value.shape) dims.push_back(*dim.value);
-  const int64_t count = element_count(dims);
+  const int64_t count = element_count(value.dims());
   const bool shape_type = value.dtype == DType::i64 || value.dtype == DType::i32 || value.dtype == DType::boolean;
   if (shape_type) return count <= int64_t(kMaxFollowedElements);
   return count == 1 && data_.payloads[size_t(value.payload)].file == 0;
@@ -84,8 +82,7 @@ bool Resolver::is_small_constant(ValueId id, OpKind consumer) const {
 Status Resolver::read_constant(ValueId id) {
   Value& value = data_.values[size_t(id)];
   const Payload& payload = data_.payloads[size_t(value.payload)];
-  ConstantTensor constant{.dtype = value.dtype, .dims = {}, .bytes = {}};
-  for (const Dim& dim : value.shape) constant.dims.push_back(*dim.value);
+  ConstantTensor constant{.dtype = value.dtype, .dims = value.dims(), .bytes = {}};
   if (const int32_t before = read_as_[size_t(value.payload)]; before != kNone) {
     constant.bytes = data_.constants[size_t(before)].bytes;
   } else {

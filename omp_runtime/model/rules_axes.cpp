@@ -72,6 +72,7 @@ bool reduce(InferContext& context) {
   for (int i = 0; i < axes.count; ++i) {
     int axis = 0;
     if (!context.normalise_axis(axes.values[size_t(i)], x.rank, &axis)) return false;
+    if (reduced >> axis & 1) return context.fail(fmt::format("axis {} is given twice", axis));
     reduced |= 1u << axis;
   }
   if (axes.count == 0 && context.node().int_attribute("noop_with_empty_axes", 0) == 0) reduced = ~0u;

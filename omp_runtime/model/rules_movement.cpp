@@ -138,9 +138,12 @@ bool slice(InferContext& context) {
   }
   const bool follows = x.rank == 1 && x.contents && cuts == 1 && x.dims[0].known() && starts.known && ends.known &&
                        (!steps.given || steps.known);
+  uint32_t cut_axes = 0;
   for (int i = 0; i < cuts; ++i) {
     int axis = 0;
     if (!context.normalise_axis(axes.given ? axes.values[size_t(i)] : i, x.rank, &axis)) return false;
+    if (cut_axes >> axis & 1) return context.fail(fmt::format("axis {} is given twice", axis));
+    cut_axes |= 1u << axis;
     const int64_t step = !steps.given ? 1 : steps.known ? steps.values[size_t(i)] : 0;
     if (step == 0 && (!steps.given || steps.known)) return context.fail("step is 0");
     Extent& dim = result.dims[size_t(axis)];
@@ -178,6 +181,8 @@ bool split(InferContext& context) {
     return context.fail(fmt::format("{} sizes for {} outputs", sizes.count, parts));
   }
   const Extent whole = x.dims[size_t(axis)];
+  const int64_t stated_parts = context.node().int_attribute("num_outputs", parts);
+  if (stated_parts != parts) return context.fail(fmt::format("num_outputs is {}, it has {}", stated_parts, parts));
   const bool uneven = context.node().attribute("num_outputs") != nullptr;  // opset 18: the last part may be smaller
   if (!sizes.given && whole.known() && !uneven && whole.value % parts != 0) {
     return context.fail(fmt::format("{} elements don't split into {} equal parts", whole.value, parts));

@@ -144,6 +144,7 @@ bool squeeze(InferContext& context) {
     const Extent dim = x.dims[size_t(axis)];
     if (dim.known() && dim.value != 1)
       return context.fail(fmt::format("axis {} of {} is not 1", axis, x.shape_text(context.symbols())));
+    if (gone >> axis & 1) return context.fail(fmt::format("axis {} is given twice", axis));
     gone |= 1u << axis;
   }
   for (int i = 0; !axes.given && i < x.rank; ++i) {

@@ -25,6 +25,7 @@ class Builder {
 
   Result<std::shared_ptr<const PreparedExecutionPlan>> build() {
     const auto nodes = model::NodeId(model_.nodes().size());
+    find_weights();
     for (model::NodeId id = 0; id < nodes; ++id) {
       Status status = add_node(id);
       if (status.ok() && id + 1 == nodes) status = end_segment();
@@ -45,6 +46,12 @@ class Builder {
   struct Place {
     ObjectId object;
     uint64_t offset;
+  };
+  // What a MatMulNBits multiplies by.
+  struct Weight {
+    model::NodeId node;
+    kernels::MatMulSpec spec;
+    std::vector<model::PayloadId> sources;
   };
 
   Status add_node(model::NodeId id) {
@@ -69,18 +76,71 @@ class Builder {
     return ok_status();
   }
 
+  // Every packed 4-bit weight, by what its bytes are: a table earlier in the sequence may be the same bytes. What is
+  // wrong with a weight is said when its node's turn comes.
+  void find_weights() {
+    for (model::NodeId id = 0; id < model::NodeId(model_.nodes().size()); ++id) {
+      Weight weight{id, {}, {}};
+      if (model_.node(id).kind() != model::OpKind::mat_mul_nbits) continue;
+      if (!nbits_weight(model_.node(id), weight.sources, weight.spec).ok()) continue;
+      const std::string lineage = table_.lineage(weight.sources);
+      weights_.try_emplace(lineage, std::move(weight));
+    }
+  }
+
+  // The weight that a GatherBlockQuantized's table is, row for column; null if there is none.
+  const Weight* weight_of_table(const model::Node& node) const {
+    std::vector<model::PayloadId> sources;
+    for (size_t i : {size_t(0), size_t(2), size_t(3)}) {
+      if (i >= node.inputs.size() || node.inputs[i] == model::kNone) continue;
+      const model::Value& value = model_.value(node.inputs[i]);
+      if (value.source != model::ValueSource::initializer) return nullptr;
+      sources.push_back(value.payload);
+    }
+    const auto found = weights_.find(table_.lineage(sources));
+    if (found == weights_.end()) return nullptr;
+    const kernels::MatMulSpec& spec = found->second.spec;
+    const model::Shape dims = model_.value(node.inputs[0]).dims();
+    const int64_t blocks = (spec.k + spec.block - 1) / spec.block;
+    const bool same = dims == model::Shape{spec.n, blocks * spec.block / 2} &&
+                      spec.block == node.int_attribute("block_size", 128) && spec.scale_type == kernels::ScaleType::f32;
+    return same ? &found->second : nullptr;
+  }
+
   // Inputs that a packed object takes the place of.
   Status bind_weights(const model::Node& node, Action& action, std::set<ObjectId>& large) {
-    std::vector<model::PayloadId> sources;
-    kernels::MatMulSpec spec;
-    const Status status = node.kind() == model::OpKind::mat_mul_nbits ? nbits_weight(node, sources, spec)
-                                                                      : float_weight(node, sources, spec);
-    if (!status.ok() || sources.empty()) return status;
-    Result<ObjectId> object = table_.packed(node, spec, sources);
+    taken_inputs_ = 0;
+    size_t input = 1;
+    Weight weight{};
+    const model::Node* owner = &node;
+    Status status = ok_status();
+    switch (node.kind()) {
+      case model::OpKind::mat_mul_nbits:
+        status = nbits_weight(node, weight.sources, weight.spec);
+        taken_inputs_ = 1u << 1 | 1u << 2 | 1u << 3;
+        break;
+      case model::OpKind::gather_block_quantized:
+        if (const Weight* shared = weight_of_table(node)) {
+          weight = *shared;
+          owner = &model_.node(shared->node);
+          input = 0;
+          taken_inputs_ = 1u << 0 | 1u << 2 | 1u << 3;
+        }
+        break;
+      default:
+        status = float_weight(node, weight.sources, weight.spec);
+        if (!weight.sources.empty()) taken_inputs_ = 1u << 1;
+    }
+    if (!status.ok() || weight.sources.empty()) return status;
+    Result<ObjectId> object = table_.packed(*owner, weight.spec, weight.sources);
     if (!object.ok()) return object.error();
-    action.inputs[1] = {Operand::Kind::packed, *object, 0, kNone};
+    action.inputs[input] = {Operand::Kind::packed, *object, 0, kNone};
     large.insert(*object);
-    taken_inputs_ = node.kind() == model::OpKind::mat_mul_nbits ? 4 : 2;
+    if (input == 0) {
+      plan_->objects[size_t(*object)].row_addressable =
+          std::all_of(weight.sources.begin(), weight.sources.end(),
+                      [&](model::PayloadId id) { return model_.payload(id).encoding == model::Encoding::raw; });
+    }
     return ok_status();
   }
 
@@ -106,13 +166,13 @@ class Builder {
       }
       sources.push_back(value.payload);
     }
-    const model::DType scale_type = model_.payload(sources[1]).dtype;
+    const model::DType scale_type = model_.value(node.inputs[2]).dtype;
     if (scale_type != model::DType::f32 && scale_type != model::DType::f16) {
       return refuse(fmt::format("scales of type {}; expected float32 or float16", model::dtype_name(scale_type)));
     }
-    if (spec.has_zero_points && model_.payload(sources[2]).dtype != model::DType::u8) {
+    if (spec.has_zero_points && model_.value(node.inputs[3]).dtype != model::DType::u8) {
       return refuse(fmt::format("zero points of type {}; expected packed uint8",
-                                model::dtype_name(model_.payload(sources[2]).dtype)));
+                                model::dtype_name(model_.value(node.inputs[3]).dtype)));
     }
     spec.scale_type = scale_type == model::DType::f16 ? kernels::ScaleType::f16 : kernels::ScaleType::f32;
     return ok_status();
@@ -123,9 +183,9 @@ class Builder {
     if (node.kind() != model::OpKind::mat_mul && node.kind() != model::OpKind::gemm) return ok_status();
     const model::Value& b = model_.value(node.inputs[1]);
     if (b.source != model::ValueSource::initializer) return ok_status();
-    const model::Payload& payload = model_.payload(b.payload);
-    if (payload.dims.size() != 2) return ok_status();
-    switch (payload.dtype) {
+    const model::Shape dims = b.dims();
+    if (dims.size() != 2) return ok_status();
+    switch (b.dtype) {
       case model::DType::f32:
         spec.format = kernels::WeightFormat::f32;
         break;
@@ -139,8 +199,8 @@ class Builder {
         return ok_status();
     }
     spec.trans_b = node.kind() == model::OpKind::gemm && node.int_attribute("transB", 0) != 0;
-    spec.k = payload.dims[spec.trans_b ? 1 : 0];
-    spec.n = payload.dims[spec.trans_b ? 0 : 1];
+    spec.k = dims[spec.trans_b ? 1 : 0];
+    spec.n = dims[spec.trans_b ? 0 : 1];
     if (kernels::unsupported_reason(spec)) return ok_status();
     sources.push_back(b.payload);
     return ok_status();
@@ -149,9 +209,7 @@ class Builder {
   Status bind_input(const model::Node& node, size_t i, Action& action, std::set<ObjectId>& large,
                     std::vector<Small>& smalls) {
     Operand& operand = action.inputs[i];
-    const bool taken = action.inputs.size() > 1 && action.inputs[1].kind == Operand::Kind::packed && i >= 1 &&
-                       i < size_t(taken_inputs_);
-    if (taken || node.inputs[i] == model::kNone) return ok_status();
+    if ((i < 32 && (taken_inputs_ >> i & 1) != 0) || node.inputs[i] == model::kNone) return ok_status();
     const model::Value& value = model_.value(node.inputs[i]);
     operand.value = node.inputs[i];
     switch (value.source) {
@@ -225,12 +283,12 @@ class Builder {
           (node.kind() == model::OpKind::gather_block_quantized && node.int_attribute("gather_axis", 0) == 0);
       for (size_t i = 0; i < action.inputs.size(); ++i) {
         const Operand& operand = action.inputs[i];
-        if (operand.kind != Operand::Kind::source && operand.kind != Operand::Kind::overridable) continue;
+        const bool whole = operand.kind == Operand::Kind::source || operand.kind == Operand::Kind::packed;
+        if (!whole && operand.kind != Operand::Kind::overridable) continue;
         ++uses[operand.index];
         const bool named = gathers && model_.value(node.inputs[1]).source == model::ValueSource::graph_input;
-        if (named && operand.kind == Operand::Kind::source && plan_->objects[size_t(operand.index)].row_addressable) {
-          found.push_back({operand.index, node.inputs[1]});
-        }
+        if (named && whole && plan_->objects[size_t(operand.index)].row_addressable)
+          found.push_back({operand.index, node.inputs[1], model_.value(node.inputs[i]).dims()[0]});
       }
     }
     std::erase_if(found, [&](const RowAccess& access) { return uses[access.object] > 1; });
@@ -272,7 +330,8 @@ class Builder {
   const model::ResolvedModel& model_;
   std::shared_ptr<PreparedExecutionPlan> plan_;
   ObjectTable table_;
-  int taken_inputs_ = 0;  // of the node under way: 1 up to this are inside its packed object
+  std::map<std::string, Weight> weights_;  // by the lineage of their sources
+  uint32_t taken_inputs_ = 0;              // of the node under way, a bit each: inside its packed object
   ActionId segment_begin_ = 0;
   std::string segment_name_;
   std::set<ObjectId> segment_objects_;
@@ -305,8 +364,8 @@ SegmentId PreparedExecutionPlan::next_use(ObjectId object, SegmentId from) const
   return next == uses.end() ? kNone : *next;
 }
 
-const model::Payload& PreparedExecutionPlan::main_payload(ObjectId object) const {
-  return model->payload(objects[size_t(object)].sources[0].payload);
+const model::Payload& PreparedExecutionPlan::source_payload(ObjectId object, size_t source) const {
+  return model->payload(objects[size_t(object)].sources[source].payload);
 }
 
 Result<std::shared_ptr<const PreparedExecutionPlan>> build_plan(std::shared_ptr<const model::ResolvedModel> model,

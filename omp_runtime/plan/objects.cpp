@@ -28,6 +28,8 @@ Source place(const model::Payload& payload, model::PayloadId id, uint64_t& stagi
   return source;
 }
 
+std::string key_of(const std::string& lineage, const std::string& layout_key) { return lineage + layout_key + "|cpu"; }
+
 Read whole_read(const model::Payload& payload, uint64_t staging_offset) {
   return {payload.file, payload.offset, payload.length, staging_offset};
 }
@@ -36,16 +38,17 @@ Read whole_read(const model::Payload& payload, uint64_t staging_offset) {
 
 Result<const model::Payload*> ObjectTable::readable(model::PayloadId payload) const { return model_.readable(payload); }
 
-std::string ObjectTable::key_of(const std::vector<model::PayloadId>& payloads, const std::string& layout_key) const {
-  std::string key;
+std::string ObjectTable::lineage(const std::vector<model::PayloadId>& payloads) const {
+  std::string text;
   for (model::PayloadId id : payloads) {
     const model::Payload& payload = model_.payload(id);
-    const std::string identity = payload.digest.empty()
-                                     ? fmt::format("file{}@{}+{}", payload.file, payload.offset, payload.length)
-                                     : payload.digest;
-    key += fmt::format("{}:{}{}|", identity, model::dtype_name(payload.dtype), model::shape_text(payload.dims));
+    text += payload.digest.empty() ? fmt::format("file{}@{}+{}", payload.file, payload.offset, payload.length)
+                                   : payload.digest;
+    // What varints stand for depends on the type that they are decoded to.
+    if (encoded(payload)) text += fmt::format(":{}", model::dtype_name(payload.dtype));
+    text += '|';
   }
-  return key + layout_key + "|cpu";
+  return text;
 }
 
 ObjectId ObjectTable::add(PreparedObject object) {
@@ -74,7 +77,7 @@ Result<ObjectId> ObjectTable::packed(const model::Node& node, const kernels::Mat
   const std::optional<kernels::PackedLayout> layout = kernels::make_layout(spec, options_.isa);
   if (!layout) return refuse("no kernel of the chosen instruction set packs this weight");
   const std::string layout_key = kernels::layout_key(*layout);
-  const std::string key = key_of(sources, layout_key);
+  const std::string key = key_of(lineage(sources), layout_key);
   if (auto found = by_key_.find(key); found != by_key_.end()) return found->second;
 
   PreparedObject object;
@@ -110,7 +113,7 @@ Result<ObjectId> ObjectTable::packed(const model::Node& node, const kernels::Mat
 }
 
 Result<ObjectId> ObjectTable::source_form(const model::Node& node, size_t input, model::PayloadId id) {
-  const std::string key = key_of({id}, "source");
+  const std::string key = key_of(lineage({id}), "source");
   if (auto found = by_key_.find(key); found != by_key_.end()) return found->second;
   Result<const model::Payload*> payload = readable(id);
   if (!payload.ok()) return payload.error();
@@ -143,7 +146,7 @@ Result<ObjectId> ObjectTable::bundle(const std::string& name, std::vector<model:
   object.kind = ObjectKind::bundle;
   object.name = name;
   object.layout_key = "bundle";
-  object.key = key_of(payloads, object.layout_key);
+  object.key = key_of(lineage(payloads), object.layout_key);
   if (auto found = by_key_.find(object.key); found != by_key_.end()) {
     // Equal digests in the same order, so each member has its twin's offset.
     const std::vector<Source>& sources = objects_[size_t(found->second)].sources;

@@ -15,6 +15,8 @@ class ObjectTable {
   ObjectTable(const model::ResolvedModel& model, const PlanOptions& options, std::vector<PreparedObject>& objects)
       : model_(model), options_(options), objects_(objects) {}
 
+  // What the bytes of some sources are, in order, wherever they lie and whatever shape their tensors give them.
+  std::string lineage(const std::vector<model::PayloadId>& payloads) const;
   // B and what belongs to it, packed for `spec`. `sources`: B, scales, zero points. Errors: bad_model, naming the node.
   Result<ObjectId> packed(const model::Node& node, const kernels::MatMulSpec& spec,
                           const std::vector<model::PayloadId>& sources);
@@ -26,7 +28,6 @@ class ObjectTable {
 
  private:
   Result<const model::Payload*> readable(model::PayloadId payload) const;
-  std::string key_of(const std::vector<model::PayloadId>& payloads, const std::string& layout_key) const;
   ObjectId add(PreparedObject object);
   void cut_chunks(PreparedObject& object, const model::Payload& main, bool whole) const;
 

@@ -26,16 +26,18 @@ exec::HeldBytes hold(arenas::Allocation allocation, const std::shared_ptr<void>&
   return {owner->allocation.data(), owner->allocation.bytes(), owner};
 }
 
-// The bytes of a segment's objects: resident ones, and tables of which the rows it looks at lie in a window.
+// The bytes of a segment's objects: resident ones, and tables of which the rows it looks at lie in windows.
 class SegmentObjects : public exec::ObjectTable {
  public:
   SegmentObjects(const store::PreparedStore& store, std::span<const RowFetch> rows, plan::SegmentId segment)
       : store_(store), rows_(rows), segment_(segment) {}
-  const std::byte* bytes(plan::ObjectId object) const override {
+  const std::byte* bytes(plan::ObjectId object) const override { return store_.bytes(object); }
+  const std::byte* rows(plan::ObjectId object, size_t source) const override {
     for (const RowFetch& fetch : rows_) {
-      if (fetch.object == object && fetch.segment == segment_ && fetch.window.data()) return fetch.window.data();
+      if (fetch.object == object && fetch.segment == segment_ && !fetch.windows.empty())
+        return fetch.windows[source].data();
     }
-    return store_.bytes(object);
+    return nullptr;
   }
 
  private:

@@ -104,7 +104,7 @@ void Policy::read_done(uint64_t id, std::optional<Error> error) {
     if (object.aux_pending == 0) {
       for (size_t i = 0; i < loads_.size(); ++i) {
         const Load& load = loads_[i];
-        if (load.session == item.session && load.object == item.object && load.reads_pending == 0) {
+        if (load.session == item.session && load.object == item.object && !load.rows && load.reads_pending == 0) {
           ready_.push_back(schedule::LoadToken(i));
         }
       }

@@ -41,18 +41,22 @@ class InvocationWork {
   virtual void finish(bool succeeded) = 0;
 };
 
-// The recipe `rows` of one segment's table: the digest slices that hold the rows asked for, read to their own places in
-// a window, each checked against its hash. Nothing becomes resident.
+// The recipe `rows` of one segment's table: of each source of the object the digest slices that hold the rows asked
+// for, read to their own places in a window, each checked against its hash. Nothing becomes resident.
 struct RowFetch {
+  struct Slice {
+    size_t source = 0;                  // of the object
+    uint64_t index = 0;                 // in that source's payload
+    const io::Hash128* hash = nullptr;  // expected of it; null under --verify never
+  };
   plan::SegmentId segment = -1;
   plan::ObjectId object = -1;
-  std::vector<uint64_t> slices;              // ascending; set at submission
-  std::span<const io::Hash128> hashes = {};  // of all slices of the table; empty under --verify never
+  std::vector<Slice> slices;  // by source, then ascending; set at submission
   // While its segment is live:
   Invocation* invocation = nullptr;
-  schedule::PublishToken token = -1;  // -1: not used
-  arenas::Reservation reservation;    // the slices' bytes, in the PreparationArena
-  arenas::Window window;
+  schedule::PublishToken token = -1;    // -1: not used
+  arenas::Reservation reservation;      // the slices' bytes, in the PreparationArena
+  std::vector<arenas::Window> windows;  // one for each source
   size_t next = 0, done = 0;
   int live_loads = 0;
   std::optional<Error> error;
@@ -149,7 +153,8 @@ struct Load {
   SessionState* session = nullptr;  // null: the token is free
   plan::ObjectId object = -1;
   uint32_t chunk = 0;
-  RowFetch* rows = nullptr;  // null: a chunk of the object; else `chunk` is a slice of its table
+  RowFetch* rows = nullptr;  // null: a chunk of the object; else `chunk` is the index of a slice in its payload
+  size_t slice = 0;          // that slice's place in `rows`
   arenas::Allocation block;
   arenas::Reservation mapped_reservation;
   io::MappedBytes mapped;

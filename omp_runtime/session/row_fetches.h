@@ -16,8 +16,11 @@ struct RowTable {
   plan::ObjectId object = -1;
   std::string indices;  // the graph input that names the rows
   int64_t rows = 0;
-  uint64_t row_bytes = 0;
-  std::vector<io::Hash128> hashes;  // of every slice; empty if nothing is verified
+  struct Source {
+    uint64_t row_bytes = 0;
+    std::vector<io::Hash128> hashes;  // of every slice; empty if nothing is verified
+  };
+  std::vector<Source> sources;  // the object's
 };
 
 // Those whose slices' hashes are known, or all if nothing is verified, in the order of segments. Any thread.

@@ -32,11 +32,12 @@ RowFetch* Policy::rows_for(Invocation& invocation, plan::ObjectId id) {
 // The reservation holds the slices' bytes; a publish token and one load token were looked for before.
 void Policy::start_rows(Invocation& invocation, RowFetch& fetch, arenas::Reservation reservation) {
   SessionState& session = *invocation.session;
-  const model::Payload& payload = session.plan->main_payload(fetch.object);
-  Result<arenas::Window> window = arenas::Window::open(payload.length);
-  OMPIPE_CHECK(window.ok(), "the system has no addresses for a table");
+  for (const plan::Source& source : session.plan->objects[size_t(fetch.object)].sources) {
+    Result<arenas::Window> window = arenas::Window::open(session.plan->model->payload(source.payload).length);
+    OMPIPE_CHECK(window.ok(), "the system has no addresses for a table");
+    fetch.windows.push_back(std::move(*window));
+  }
   fetch.invocation = &invocation;
-  fetch.window = std::move(*window);
   fetch.reservation = std::move(reservation);
   fetch.next = fetch.done = 0;
   fetch.error.reset();
@@ -46,23 +47,25 @@ void Policy::start_rows(Invocation& invocation, RowFetch& fetch, arenas::Reserva
 }
 
 void Policy::submit_slice(SessionState& session, RowFetch& fetch, schedule::LoadToken token) {
-  const model::Payload& payload = session.plan->main_payload(fetch.object);
-  const uint64_t slice = fetch.slices[fetch.next++], begin = slice * io::kSliceBytes;
+  const RowFetch::Slice slice = fetch.slices[fetch.next];
+  const model::Payload& payload = session.plan->source_payload(fetch.object, slice.source);
+  const uint64_t begin = slice.index * io::kSliceBytes;
   const plan::Read read{payload.file, payload.offset + begin, std::min(io::kSliceBytes, payload.length - begin), 0};
   Load& load = loads_[size_t(token)];
   load = Load{};
   load.session = &session;
   load.object = fetch.object;
-  load.chunk = uint32_t(slice);
+  load.chunk = uint32_t(slice.index);
   load.rows = &fetch;
+  load.slice = fetch.next++;
   load.original = load.effective = Priority::critical;
   load.bytes = read.length;
   load.reads_pending = 1;
   ++fetch.live_loads;
   count_in_flight(int64_t(load.bytes));
   scheduler_->create_load(token);
-  effects_.read({read_id(false, token, sequence_++), &session, fetch.object, int32_t(slice), read,
-                 fetch.window.data() + begin, Priority::critical, plan_position(session, fetch.object)});
+  effects_.read({read_id(false, token, sequence_++), &session, fetch.object, int32_t(slice.index), read,
+                 fetch.windows[slice.source].data() + begin, Priority::critical, plan_position(session, fetch.object)});
 }
 
 // Its bytes are reserved already: only tokens bound how many slices are read at once.
@@ -107,7 +110,7 @@ void Policy::settle_rows(SessionState& session, RowFetch& fetch) {
 void Policy::end_rows(Invocation& invocation, plan::SegmentId segment) {
   for (RowFetch& fetch : invocation.rows) {
     if (fetch.segment != segment || fetch.token < 0) continue;
-    fetch.window = {};
+    fetch.windows.clear();
     fetch.reservation.release();
     free_publishes_.push_back(fetch.token);
     fetch.token = -1;

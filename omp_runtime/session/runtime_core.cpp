@@ -205,18 +205,18 @@ void RuntimeCore::prepack(schedule::LoadToken token, schedule::Worker& worker) n
 void RuntimeCore::check_slice(Load& load, schedule::Worker& worker) {
   const RowFetch& fetch = *load.rows;
   const BodyClock clock(worker);
-  if (!fetch.hashes.empty()) {
-    const io::Hash128& expected = fetch.hashes[load.chunk];
-    const uint64_t begin = load.chunk * io::kSliceBytes;
-    const io::Hash128 found = io::slice_hash({fetch.window.data() + begin, load.bytes});
-    if (!(found == expected)) {
+  const RowFetch::Slice& slice = fetch.slices[load.slice];
+  if (slice.hash) {
+    const uint64_t begin = slice.index * io::kSliceBytes;
+    const io::Hash128 found = io::slice_hash({fetch.windows[slice.source].data() + begin, load.bytes});
+    if (!(found == *slice.hash)) {
       const plan::PreparedExecutionPlan& plan = *load.session->plan;
-      const model::Payload& payload = plan.main_payload(load.object);
+      const model::Payload& payload = plan.source_payload(load.object, slice.source);
       load.error = Error{.kind = ErrorKind::bad_model,
                          .phase = "digest",
                          .subject = payload.name,
-                         .reason = fmt::format("slice {}: expected {}, found {}", load.chunk, io::format_hash(expected),
-                                               io::format_hash(found)),
+                         .reason = fmt::format("slice {}: expected {}, found {}", slice.index,
+                                               io::format_hash(*slice.hash), io::format_hash(found)),
                          .file = plan.model->files()[size_t(payload.file)].path,
                          .offset = payload.offset + begin,
                          .length = load.bytes};

@@ -87,6 +87,16 @@ ValueId Graph::weight(const std::string& name, model::DType dtype, const std::ve
   return id;
 }
 
+ValueId Graph::reshaped(ValueId weight, const std::string& name, const std::vector<int64_t>& dims) {
+  const ValueId id = value(name, ValueSource::initializer);
+  model::Value& made = graph_.values[size_t(id)];
+  made.dtype = graph_.values[size_t(weight)].dtype;
+  made.payload = graph_.values[size_t(weight)].payload;
+  made.has_shape = true;
+  for (const int64_t dim : dims) made.shape.push_back({dim, {}});
+  return id;
+}
+
 Ids Graph::node(const std::string& op, const Ids& inputs, int outputs, std::vector<model::Attribute> attributes,
                 const std::string& domain) {
   model::Node node;

@@ -67,6 +67,9 @@ class Graph {
   model::ValueId weight(const std::string& name, model::DType dtype, const std::vector<int64_t>& dims, const void* data,
                         size_t bytes, bool overridable);
 
+  // Another tensor over the bytes of a weight.
+  model::ValueId reshaped(model::ValueId weight, const std::string& name, const std::vector<int64_t>& dims);
+
   Ids node(const std::string& op, const Ids& inputs, int outputs = 1, std::vector<model::Attribute> attributes = {},
            const std::string& domain = {});
   model::ValueId op(const std::string& name, const Ids& inputs, std::vector<model::Attribute> attributes = {}) {

@@ -52,6 +52,21 @@ TEST_CASE("one input, element by element") {
   check_near(unary("Erf", x), {-0.842700793f, 0.276326390f, 0.999999985f});
 }
 
+// Of ONNX's formulas, in double: x/2 (1 + erf(x / sqrt 2)) and x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+TEST_CASE("Gelu in both its forms") {
+  const auto gelu = [](std::vector<Attribute> attributes, const std::string& domain = {}) {
+    Graph graph;
+    graph.opset = 20;
+    graph.output("y", graph.node("Gelu", {graph.input("x", DType::f32, {4})}, 1, std::move(attributes), domain)[0]);
+    return run_floats(graph, {feed<float>("x", {4}, {-2, -0.5f, 1, 3})});
+  };
+  const Floats exact{-0.0455002639f, -0.154268770f, 0.841344746f, 2.99595031f};
+  check_near(gelu({}), exact);
+  check_near(gelu({}, "com.microsoft"), exact);
+  check_near(gelu({{"approximate", std::string("none")}}), exact);
+  check_near(gelu({{"approximate", std::string("tanh")}}), {-0.0454023059f, -0.154285988f, 0.841191991f, 2.99636261f});
+}
+
 TEST_CASE("two inputs broadcast") {
   check_near(binary("Add", kSix, {1, 2, 3}), {2, 4, 6, 5, 7, 9});
   check_near(binary("Sub", kSix, {1, 2, 3}), {0, 0, 0, 3, 3, 3});
@@ -200,6 +215,67 @@ TEST_CASE("Gather of rows, of columns and of nibbles") {
                                    {{"block_size", int64_t(16)}, {"bits", int64_t(4)}, {"quantize_axis", int64_t(1)}},
                                    "com.microsoft")[0]);
   check_near(run_floats(nibbles, {feed<int64_t>("ids", {1}, {1})}), {4, -14, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2});
+}
+
+// The bytes of a packed object, and beside it the sources that it was made from, as rows that were read.
+class RowObjects : public MemoryObjects {
+ public:
+  explicit RowObjects(MemoryObjects objects) : MemoryObjects(std::move(objects)) {}
+  const std::byte* rows(ompipe::plan::ObjectId, size_t source) const override {
+    return source < sources.size() ? sources[source] : nullptr;
+  }
+  std::vector<const std::byte*> sources;
+};
+
+TEST_CASE("a table that a head shares: the same bits out of the packed form, out of rows, and out of the file's form") {
+  constexpr int64_t kRows = 37, kWidth = 96, kBlocks = kWidth / 32;
+  for (const bool zero_points : {false, true}) {
+    std::vector<uint8_t> data(kRows * kWidth / 2), zeros(kRows * 2);
+    Floats scales(kRows * kBlocks);
+    for (size_t i = 0; i < data.size(); ++i) data[i] = uint8_t(i * 151 + i / 7);
+    for (size_t i = 0; i < zeros.size(); ++i) zeros[i] = uint8_t(i * 59 + 5);
+    for (size_t i = 0; i < scales.size(); ++i) scales[i] = float(i % 17) * 0.37f - 1;
+    const std::vector<int64_t> ids{36, 0, -1, 8, 7, 36};
+    const auto build = [&](bool tied) {
+      Graph graph;
+      const auto table = graph.weight<uint8_t>("table", {kRows, kWidth / 2}, data);
+      Ids inputs{table, graph.input("ids", DType::i64, {6}), graph.weight<float>("scales", {kRows, kBlocks}, scales)};
+      if (zero_points) inputs.push_back(graph.weight<uint8_t>("zeros", {kRows, 2}, zeros));
+      const auto rows = graph.node("GatherBlockQuantized", inputs, 1, {{"block_size", int64_t(32)}}, "com.microsoft");
+      graph.output("y", rows[0]);
+      if (!tied) return graph;
+      inputs[0] = rows[0];
+      inputs[1] = graph.reshaped(table, "head", {kRows, kBlocks, 16});
+      const auto logits = graph.node("MatMulNBits", inputs, 1,
+                                     {{"K", kWidth}, {"N", kRows}, {"block_size", int64_t(32)}}, "com.microsoft");
+      graph.output("logits", logits[0]);
+      return graph;
+    };
+    Graph plain = build(false), shared = build(true);
+    const Floats expected = run_floats(plain, {feed<int64_t>("ids", {6}, ids)});
+    CHECK(run_floats(shared, {feed<int64_t>("ids", {6}, ids)}) == expected);
+    const auto plan = shared.plan();
+    REQUIRE(plan->objects.size() == 1);
+    RowObjects objects(shared.prepare(*plan));
+    objects.sources = {reinterpret_cast<const std::byte*>(data.data()),
+                       reinterpret_cast<const std::byte*>(scales.data()),
+                       reinterpret_cast<const std::byte*>(zeros.data())};
+    Frame frame(plan, 1);
+    RuntimeContext context;
+    context.inputs = {feed<int64_t>("ids", {6}, ids)};
+    REQUIRE(frame.bind(context).ok());
+    SerialTileRunner runner;
+    REQUIRE(run_bound(frame, *plan, context, objects, runner).ok());
+    CHECK(elements_of<float>(*context.output("y")) == expected);
+  }
+}
+
+TEST_CASE("two tensors of different shapes over the same bytes") {
+  Graph graph;
+  const auto row = graph.weight<float>("row", {1, 2}, {1, 2});
+  const auto column = graph.reshaped(row, "column", {2, 1});
+  graph.output("y", graph.op("Add", {graph.op("Add", {graph.input("x", DType::f32, {1}), row}), column}));
+  check_near(run_floats(graph, {feed<float>("x", {1}, {10})}), {12, 13, 13, 14});
 }
 
 // Up to 64 indices are followed at bind, which refuses them there.

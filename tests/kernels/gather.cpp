@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "matmul_fixture.h"
 #include "ops_fixture.h"
 
 using namespace ops_test;
@@ -89,6 +90,52 @@ TEST_CASE("rows of 4-bit tables, with and without zero points, odd blocks and ta
           const int q = bits(nibbles, (columns + 1) / 2, row, column);
           REQUIRE(output[size_t(i)] == float(q - zero) * scales[size_t(row * blocks + column / block)]);
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("rows out of a packed weight have the bits of rows out of the file") {
+  std::mt19937 random(11);
+  for (int i = 0; i < 200; ++i) {
+    MatMulSpec spec = {.format = WeightFormat::nbits4,
+                       .k = 1 + int64_t(random() % 300),
+                       .n = 1 + int64_t(random() % 40),
+                       .block = 16 << random() % 4,
+                       .accuracy_level = int(random() % 2) * 4,
+                       .has_zero_points = random() % 2 == 0};
+    CAPTURE(spec.k);
+    CAPTURE(spec.n);
+    CAPTURE(spec.block);
+    CAPTURE(spec.has_zero_points);
+    const test::Weights weights = test::make_weights(spec, uint32_t(random()));
+    const int64_t blocks = (spec.k + spec.block - 1) / spec.block, width = blocks * spec.block;
+    std::vector<int64_t> indices(1 + random() % 20);
+    for (int64_t& index : indices) index = int64_t(random() % uint64_t(2 * spec.n)) - spec.n;
+    // Whole blocks, as the file holds them, whatever K is.
+    GatherNibbles4Arguments file;
+    file.table = {reinterpret_cast<const uint8_t*>(weights.b.data()),
+                  reinterpret_cast<const float*>(weights.scales.data()),
+                  spec.has_zero_points ? reinterpret_cast<const uint8_t*>(weights.zero_points.data()) : nullptr};
+    file.indices = {ElementType::i64, indices.data(), int64_t(indices.size())};
+    file.rows = spec.n;
+    file.columns = width;
+    file.block = spec.block;
+    std::vector<float> expected(indices.size() * size_t(width));
+    file.output = expected.data();
+    run_tiles(gather_nibbles4_call(file));
+    for (const Isa isa : test::isas()) {
+      const PackedLayout layout = make_layout(spec, isa).value();
+      const test::Buffer packed = test::pack(layout, weights);
+      for (const int64_t columns : {width, spec.k}) {
+        std::vector<float> output(indices.size() * size_t(columns) + 1, kNaN);
+        const GatherPackedArguments a{&layout, packed.data(), output.data(), file.indices, columns};
+        run_tiles(gather_packed_call(a), Order::backward);
+        for (size_t row = 0; row < indices.size(); ++row) {
+          const std::span<const float> from = std::span(expected).subspan(row * size_t(width), size_t(columns));
+          REQUIRE(first_difference(std::span(output).subspan(row * size_t(columns), size_t(columns)), from) == -1);
+        }
+        REQUIRE(std::isnan(output.back()));
       }
     }
   }

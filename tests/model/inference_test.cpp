@@ -326,6 +326,76 @@ TEST_CASE("attention and tables of decoders") {
         {"expected 4 along axis 1"}}});
 }
 
+TEST_CASE("an attribute is honoured or refused by name, never ignored") {
+  const std::vector<PortSpec> x = {{"x", f32, {"b", "4"}}};
+  const Tensor gain = zeros("gain", f32, {4});
+  for (const char* form : {"none", "tanh"})
+    check({node("Gelu", {"x"}, {string_attr("approximate", form)}), x, {}, {"float32 [b, 4]"}, {"[2, 4]"}, 20});
+  check({node("Cast", {"x"}, {int_attr("to", 7), int_attr("saturate", 0)}), x, {}, {"int64 [b, 4]"}, {"[2, 4]"}, 19});
+  check({node("LayerNormalization", {"x", "gain"}, {int_attr("stash_type", 1)}),
+         x,
+         {gain},
+         {"float32 [b, 4]"},
+         {"[2, 4]"}});
+  check_refused({
+      {node("Gelu", {"x"}, {string_attr("approximate", "fast")}),
+       x,
+       {},
+       {"attribute approximate is 'fast', expected one of: none tanh"},
+       {},
+       20},
+      {node("Gelu", {"x"}, {int_attr("approximate", 1)}), x, {}, {"attribute approximate is not a string"}, {}, 20},
+      {node("Gelu", {"x"}, {string_attr("approximate", "none")}, {"y"}, "com.microsoft"),
+       x,
+       {},
+       {"attribute approximate is not supported"}},
+      {node("Relu", {"x"}, {float_attr("alpha", 1)}), x, {}, {"attribute alpha is not supported"}},
+      {node("Softmax", {"x"}, {int_attr("axis", 0), int_attr("axis", 1)}), x, {}, {"attribute axis is given twice"}},
+      {node("Softmax", {"x"}, {float_attr("axis", 0)}), x, {}, {"attribute axis is not an integer"}},
+      {node("LayerNormalization", {"x", "gain"}, {int_attr("stash_type", 16)}),
+       x,
+       {gain},
+       {"attribute stash_type is '16', expected one of: 1"}},
+      {node("ReduceSum", {"x"}, {ints_attr("axes", {0})}), x, {}, {"attribute axes is not supported"}, {}, 13},
+      {node("ReduceMean", {"x"}, {ints_attr("axes", std::vector<int64_t>(65, 0))}),
+       x,
+       {},
+       {"attribute axes has 65 elements"}},
+      {node("ReduceMean", {"x"}, {ints_attr("axes", {0, -2})}), x, {}, {"axis 0 is given twice"}},
+      {node("Split", {"x"}, {int_attr("num_outputs", 3), int_attr("axis", 1)}, {"y", "z"}),
+       x,
+       {},
+       {"num_outputs is 3, it has 2"},
+       {},
+       18},
+      {node("ConstantOfShape", {"shape"}, {tensor_attr("value", zeros("value", f32, {2}))}),
+       {},
+       {i64s("shape", {2})},
+       {"value must have one element"}},
+      {node("ConstantOfShape", {"shape"}, {tensor_attr("value", zeros("value", f32, {5000}))}),
+       {},
+       {i64s("shape", {2})},
+       {"attribute value is not a small inline tensor"}},
+  });
+  for (const std::string& attribute : {int_attr("smooth_softmax", 1), int_attr("qk_output", 1), int_attr("causal", 0),
+                                       int_attr("sliding_window_cache", 1), string_attr("k_quant_type", "PER_TENSOR"),
+                                       int_attr("unidirectional", 1)}) {
+    const std::vector<std::string> attributes = {int_attr("num_heads", 4), int_attr("kv_num_heads", 2), attribute};
+    check_refused({{node("GroupQueryAttention", {"q", "k", "v", "pk", "pv", "lengths", "total"}, attributes,
+                         {"y", "kk", "vv"}, "com.microsoft"),
+                    attention_inputs(),
+                    {},
+                    {"attribute "}}});
+  }
+  check_refused(
+      {{node("MatMulNBits", {"x", "w", "scale"},
+             {int_attr("K", 32), int_attr("N", 5), int_attr("block_size", 32), int_attr("weight_prepacked", 1)}, {"y"},
+             "com.microsoft"),
+        {{"x", f32, {"b", "32"}}},
+        {zeros("w", u8, {5, 1, 16}), zeros("scale", f32, {5})},
+        {"attribute weight_prepacked is '1'"}}});
+}
+
 TEST_CASE("shapes") {
   const std::vector<PortSpec> x = {{"x", f32, {"b", "s", "4"}}};
   check_all({

@@ -27,6 +27,113 @@ TEST_CASE("one payload used twice is one object") {
   CHECK(plan_of(spec, {}, std::string(1024, '\0'))->objects.size() == 1);
 }
 
+TEST_CASE("tensors that give the same bytes different shapes are one object, and each is read as it says") {
+  // W is [16, 8] to one product, [8, 16] to the other: one payload, two packed forms.
+  ModelSpec spec;
+  spec.inputs = {{"x", DType::f32, {"n", "16"}}};
+  spec.initializers = {external("w0", DType::f32, {16, 8}, 0, 512), external("w1", DType::f32, {8, 16}, 0, 512),
+                       external("a", DType::f32, {128, 128}, 512, 65536),
+                       external("b", DType::f32, {64, 256}, 512, 65536)};
+  spec.nodes = {
+      {"MatMul", {"x", "w0"}, {"y0"}}, {"MatMul", {"y0", "w1"}, {"y1"}}, {"Neg", {"a"}, {"s"}}, {"Neg", {"b"}, {"t"}}};
+  spec.outputs = {{"y1", DType::f32, {"n", "16"}}, {"s", DType::f32, {"128", "128"}}, {"t", DType::f32, {"64", "256"}}};
+  const PlanPointer plan = plan_of(spec, {}, std::string(70'000, '\0'));
+  REQUIRE(plan->objects.size() == 3);
+  CHECK(plan->objects[0].layout.spec.k == 16);
+  CHECK(plan->objects[1].layout.spec.k == 8);
+  CHECK(operand(*plan, 2, 0).index == operand(*plan, 3, 0).index);
+}
+
+TEST_CASE("a bundle reads the bytes that its members share once") {
+  ModelSpec spec;
+  spec.inputs = {{"x", DType::f32, {"16"}}};
+  spec.initializers = {external("first", DType::f32, {16}, 0, 64), external("second", DType::f32, {16}, 32, 64)};
+  spec.nodes = {{"Add", {"x", "first"}, {"a"}}, {"Add", {"a", "second"}, {"y"}}};
+  spec.outputs = {{"y", DType::f32, {}, false}};
+  const PlanPointer plan = plan_of(spec, {}, std::string(96, '\0'));
+  REQUIRE(plan->objects.size() == 1);
+  REQUIRE(plan->objects[0].chunks[0].reads.size() == 1);
+  CHECK(plan->objects[0].chunks[0].reads[0].length == 96);
+}
+
+TEST_CASE("a 4-bit table and the head over the same bytes are one object, in the head's form") {
+  for (const bool zero_points : {false, true}) {
+    const PlanPointer plan = plan_of(tied_model(64, 40, zero_points), {}, std::string(40 * 32, '\0'));
+    REQUIRE(plan->objects.size() == 1);
+    CHECK(plan->objects[0].kind == ObjectKind::packed_matmul);
+    CHECK(plan->objects[0].row_addressable);
+    CHECK(plan->objects[0].source_bytes == uint64_t(40 * 32 + 40 * 2 * 4 + (zero_points ? 40 : 0)));
+    CHECK(operand(*plan, 0, 0).kind == Operand::Kind::packed);
+    CHECK(operand(*plan, 0, 1).kind == Operand::Kind::value);
+    CHECK(operand(*plan, 0, 2).kind == Operand::Kind::absent);
+    CHECK(operand(*plan, 1, 1).kind == Operand::Kind::packed);
+    CHECK(operand(*plan, 0, 0).index == operand(*plan, 1, 1).index);
+    // One segment: the head needs the whole.
+    CHECK(plan->segments[0].rows.empty());
+  }
+}
+
+TEST_CASE("a head whose K ends inside a block has the table of whole blocks") {
+  ModelSpec spec = tied_model(64, 40, false);
+  spec.inputs.push_back({"x", DType::f32, {"m", "50"}});
+  spec.nodes[1].inputs[0] = "x";
+  spec.nodes[1].attributes[0] = int_attr("K", 50);
+  spec.outputs.push_back({"e", DType::f32, {}, false});
+  const PlanPointer plan = plan_of(spec, {}, std::string(40 * 32, '\0'));
+  REQUIRE(plan->objects.size() == 1);
+  CHECK(operand(*plan, 0, 0).kind == Operand::Kind::packed);
+}
+
+TEST_CASE("a tied head in a later segment leaves the first one its rows, of every source") {
+  ModelSpec spec = tied_model(64, 40, true);
+  // Four weights of their own between the table and the head.
+  for (int i = 0; i < 4; ++i) {
+    const std::string index = std::to_string(i);
+    spec.initializers.push_back(zeros("w" + index, DType::f32, {64, 64}));
+    spec.nodes.insert(spec.nodes.end() - 1,
+                      {"MatMul", {i == 0 ? "e" : "h" + std::to_string(i - 1), "w" + index}, {"h" + index}});
+  }
+  spec.nodes.back().inputs[0] = "h3";
+  const PlanPointer plan = plan_of(spec, {}, std::string(40 * 32, '\0'));
+  REQUIRE(plan->objects.size() == 5);
+  CHECK(plan->objects[0].uses == std::vector<SegmentId>{0, 1});
+  REQUIRE(plan->segments[0].rows.size() == 1);
+  CHECK(plan->segments[0].rows[0].object == 0);
+  CHECK(plan->segments[0].rows[0].rows == 40);
+  CHECK(plan->segments[1].rows.empty());
+}
+
+TEST_CASE("a table that is not the head, byte for byte and block for block, stays a table") {
+  const auto kinds = [](const ModelSpec& spec) {
+    const PlanPointer plan = plan_of(spec, {.bundle_limit_bytes = 1}, std::string(40 * 64, '\0'));
+    return std::pair(operand(*plan, 0, 0).kind, plan->objects.size());
+  };
+  const ModelSpec tied = tied_model(64, 40, false);
+  CHECK(kinds(tied) == std::pair(Operand::Kind::packed, size_t(1)));
+  ModelSpec spec = tied;  // other bytes
+  spec.initializers[1].external[1].second = "1280";
+  CHECK(kinds(spec) == std::pair(Operand::Kind::source, size_t(3)));
+  spec = tied;  // other scales
+  spec.initializers.push_back(zeros("own", DType::f32, {40, 2}));
+  spec.nodes[1].inputs[2] = "own";
+  CHECK(kinds(spec) == std::pair(Operand::Kind::source, size_t(3)));
+  spec = tied;  // zero points of the head alone
+  spec.initializers.push_back(zeros("zeros", DType::u8, {40}));
+  spec.nodes[1].inputs.push_back("zeros");
+  CHECK(kinds(spec) == std::pair(Operand::Kind::source, size_t(3)));
+  spec = tied;  // rows of another width: as many bytes
+  spec.initializers[0].dims = {20, 64};
+  spec.initializers.push_back(zeros("own", DType::f32, {20, 4}));
+  spec.nodes[0].inputs[2] = "own";
+  spec.nodes.insert(spec.nodes.end() - 1, {"MatMul", {"e", "narrow"}, {"m"}});
+  spec.initializers.push_back(zeros("narrow", DType::f32, {128, 64}));
+  spec.nodes.back().inputs[0] = "m";
+  CHECK(kinds(spec).first == Operand::Kind::source);
+  spec = tied;  // the caller may feed another table
+  spec.inputs.push_back({"table", DType::u8, {"40", "32"}});
+  CHECK(kinds(spec).first == Operand::Kind::overridable);
+}
+
 TEST_CASE("equal digests are one object, wherever the bytes lie") {
   const std::string digest = "xxh3-128/1M:00112233445566778899aabbccddeeff";
   ModelSpec spec = matmul_chain(2, 16);

@@ -64,6 +64,34 @@ ModelSpec nbits_model(int64_t k, int64_t n, bool zero_points) {
   return spec;
 }
 
+ModelSpec tied_model(int64_t width, int64_t rows, bool zero_points) {
+  const int64_t blocks = width / 32;
+  ModelSpec spec;
+  spec.inputs = {{"ids", DType::i64, {"n"}}};
+  const auto bytes = uint64_t(rows * width / 2);
+  spec.initializers = {external("table", DType::u8, {rows, width / 2}, 0, bytes),
+                       external("b", DType::u8, {rows, blocks, 16}, 0, bytes),
+                       zeros("scales", DType::f32, {rows, blocks})};
+  spec.nodes = {{"GatherBlockQuantized",
+                 {"table", "ids", "scales"},
+                 {"e"},
+                 {int_attr("block_size", 32)},
+                 "com.microsoft",
+                 "embedding"},
+                {"MatMulNBits",
+                 {"e", "b", "scales"},
+                 {"y"},
+                 {int_attr("K", width), int_attr("N", rows), int_attr("block_size", 32)},
+                 "com.microsoft",
+                 "q"}};
+  if (zero_points) {
+    spec.initializers.push_back(zeros("zeros", DType::u8, {rows, (blocks + 1) / 2}));
+    for (NodeSpec& node : spec.nodes) node.inputs.push_back("zeros");
+  }
+  spec.outputs = {{"y", DType::f32, {}, false}};
+  return spec;
+}
+
 plan::ObjectId object_named(const plan::PreparedExecutionPlan& plan, const std::string& name) {
   for (size_t id = 0; id < plan.objects.size(); ++id) {
     if (plan.objects[id].name == name) return plan::ObjectId(id);

@@ -28,6 +28,10 @@ ModelSpec matmul_chain(int count, int64_t width);
 // zero bytes.
 ModelSpec nbits_model(int64_t k, int64_t n, bool zero_points);
 
+// A GatherBlockQuantized "embedding" of "ids" [n] from "table" and, as "y", the product of its rows with the same
+// bytes: a head "q" over "b", both at offset 0 of weights.bin, with shared "scales" and zero points. Blocks of 32.
+ModelSpec tied_model(int64_t width, int64_t rows, bool zero_points);
+
 // The object of that name; a failure fails the test.
 plan::ObjectId object_named(const plan::PreparedExecutionPlan& plan, const std::string& name);
 

@@ -40,8 +40,11 @@ void random_walk(uint64_t seed) {
       const int chunks = int(1 + below(3));
       ObjectSpec spec{.bytes = uint64_t(chunks) * kPage, .chunks = chunks, .staging_bytes = below(4) ? kPage : 0};
       spec.aux_reads = int(below(3));
-      if (below(6) == 0)
+      // Some tables are packed weights, too.
+      if (below(6) == 0) {
         spec = {.bytes = kTableSlices * io::kSliceBytes, .chunks = 4, .staging_bytes = 0, .table = true};
+        if (below(2)) spec.staging_bytes = kPage, spec.aux_reads = int(below(3));
+      }
       objects.push_back(spec);
     }
     for (ObjectId next = 0; next < count;) {

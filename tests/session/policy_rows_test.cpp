@@ -97,6 +97,31 @@ TEST_CASE("a slice that fails fails its run alone; the table itself is not touch
   CHECK(world.state(a, 0) == Residency::absent);
 }
 
+TEST_CASE("a table that is also a packed weight: its rows and its own reads are apart") {
+  World world;
+  const ObjectSpec packed{.bytes = kTableSlices * io::kSliceBytes, .chunks = 4, .aux_reads = 1, .table = true};
+  SessionState& a = world.bind(make_plan({packed, {}}, {{0}, {1}, {0}}));
+  const Handle run = world.run(a, {.slices = {6}});
+  const Log log = world.take_log();
+  for (const char* wanted : {"read a0.6 critical", "read a0.aux prefetch", "read a0.0 prefetch"})
+    CHECK(std::count(log.begin(), log.end(), wanted) == 1);
+  world.read(a, 0, 6);
+  CHECK(world.take_log() == Log{"open a0.6 critical"});
+  // The slice is being checked: the table's aux reads make chunks ready, not slices.
+  world.read(a, 0, -1);
+  CHECK(world.take_log() == Log{});
+  world.pack(a, 0, 6);
+  CHECK(world.take_log() == Log{"publish rows"});
+  world.drain();
+  CHECK(run.succeeded());
+  CHECK(world.state(a, 0) == Residency::resident);
+  world.take_log();
+  const Handle again = world.run(a, {.slices = {6}});
+  CHECK(world.take_log() == Log{"segment 2.0", "segment 2.1"});
+  world.drain();
+  CHECK(again.succeeded());
+}
+
 TEST_CASE("a run that is cancelled while its slices are read") {
   World world;
   SessionState& a = world.bind(table_plan(), {.mode = Mode::on_demand});

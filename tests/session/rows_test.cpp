@@ -1,5 +1,4 @@
-// The recipe `rows`: a table that is looked up by the caller's ids is read by the slices that hold their rows, each
-// checked.
+// The recipe `rows`, and the one object behind a tied table and head: which of its bytes are read, when, and how often.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -16,11 +15,18 @@ namespace fs = std::filesystem;
 
 const Tokens kOneId{1};  // its row lies in the first of the table's two slices
 constexpr const char* kTable = "embedding.weight";
+constexpr uint64_t kMiB = 1u << 20, kTableBytes = 2 * kMiB, kScalesBytes = kMiB / 2;
 
 struct Loaded {
-  std::vector<Seen> table;  // reads of the table
-  bool resident = false;    // afterwards
+  std::vector<Seen> first;  // reads of the table before the first segment ran
+  uint64_t bytes = 0;       // of all its reads
   Result<Decoded> decoded;
+
+  uint64_t first_bytes() const {
+    uint64_t sum = 0;
+    for (const Seen& seen : first) sum += seen.bytes;
+    return sum;
+  }
 };
 
 Loaded run(const RuntimeOptions& base, const SessionOptions& options, const std::string& model, int steps,
@@ -30,16 +36,13 @@ Loaded run(const RuntimeOptions& base, const SessionOptions& options, const std:
   runtime.observer = &watcher;
   Rig rig(runtime);
   RuntimeSession& session = rig.open(options, model);
-  Loaded loaded{{}, false, decode(session, steps, prompt)};
-  const auto table_object = [&](int32_t object) {
-    const plan::PreparedObject& spec = session.plan().objects[size_t(object)];
-    return spec.name == kTable && spec.kind == plan::ObjectKind::source_form;
-  };
+  Loaded loaded{{}, 0, decode(session, steps, prompt)};
+  bool ran = false;
   for (const Seen& seen : watcher.seen()) {
-    if (seen.kind == TaskKind::read && table_object(seen.object)) loaded.table.push_back(seen);
-  }
-  for (const ObjectFigures& figures : session.objects()) {
-    if (figures.name == kTable && figures.layout == "source") loaded.resident = figures.state == "resident";
+    ran = ran || seen.kind == TaskKind::segment;
+    if (seen.kind != TaskKind::read || seen.name != kTable) continue;
+    loaded.bytes += seen.bytes;
+    if (!ran) loaded.first.push_back(seen);
   }
   return loaded;
 }
@@ -50,7 +53,7 @@ const SessionOptions kOnDemand{.mode = Mode::on_demand};
 
 TEST_SUITE_BEGIN("rows");
 
-TEST_CASE("one slice is read instead of the table, and the bits are the same") {
+TEST_CASE("slices are read instead of the table, and the bits are the same; the head's form serves the next run") {
   const Loaded whole =
       run({.scheduler = "sequential"}, {.mode = Mode::eager, .verify = Verify::always}, model_path(), 2, kOneId);
   REQUIRE(whole.decoded.ok());
@@ -59,9 +62,29 @@ TEST_CASE("one slice is read instead of the table, and the bits are the same") {
     const Loaded rows = run({.scheduler = scheduler, .threads = 2}, kOnDemand, model_path(), 2, kOneId);
     REQUIRE(rows.decoded.ok());
     CHECK(*rows.decoded == *whole.decoded);
-    CHECK_FALSE(rows.resident);
-    REQUIRE(rows.table.size() == 2);  // one slice for each step
-    CHECK(rows.table[0].chunk == 0);
+    // One slice of the table and one of its scales; then the head, once; nothing for the second step.
+    REQUIRE(rows.first.size() == 2);
+    CHECK(rows.first_bytes() == kMiB + kScalesBytes);
+    CHECK(rows.first[0].chunk == 0);
+    CHECK(rows.bytes == kMiB + kScalesBytes + kTableBytes + kScalesBytes);
+  }
+}
+
+TEST_CASE("a table and a head over the same bytes: each byte of the model is read once, but for the rows") {
+  for (const char* scheduler : {"sequential", "omp-tasks"}) {
+    for (const Mode mode : {Mode::streaming, Mode::eager, Mode::on_demand}) {
+      CAPTURE(scheduler);
+      CAPTURE(int(mode));
+      Rig rig({.scheduler = scheduler, .threads = 2});
+      RuntimeSession& session = rig.open({.mode = mode});
+      const uint64_t once = session.plan().model->source_bytes();
+      CHECK(session.plan().source_bytes == once);
+      if (mode == Mode::eager) REQUIRE(session.Prepare().ok());
+      REQUIRE(decode(session, 2, kOneId).ok());
+      // The first run's two slices, unless the table was there before.
+      const uint64_t rows = mode == Mode::eager ? 0 : kMiB + kScalesBytes;
+      CHECK(rig.runtime().figures().logical_read_bytes == once + rows);
+    }
   }
 }
 
@@ -73,13 +96,23 @@ TEST_CASE("a slice whose hash is wrong fails the invocation, and no other") {
   CHECK(rows.decoded.error().kind == ErrorKind::bad_model);
   CHECK(rows.decoded.error().phase == "digest");
   CHECK(rows.decoded.error().subject == kTable);
-  CHECK(rows.decoded.error().length == uint64_t(1) << 20);
+  CHECK(rows.decoded.error().length == kMiB);
   // Row 5000 lies in the other slice, which is whole; the head, packed from the same bytes, is what then fails.
   const Loaded other = run({.threads = 2}, kOnDemand, copy.model(), 1, {5000});
   REQUIRE_FALSE(other.decoded.ok());
-  CHECK(other.decoded.error().subject != "");
-  CHECK(other.table.size() == 1);
-  CHECK(other.table[0].chunk == 1);
+  CHECK(other.decoded.error().subject == kTable);
+  CHECK(other.decoded.error().length == kTableBytes);
+  REQUIRE(other.first.size() == 2);
+  CHECK(other.first[0].chunk == 1);
+}
+
+TEST_CASE("a slice of the scales is checked, too") {
+  const ModelCopy copy;
+  copy.flip(kTableBytes + 100);
+  const Loaded rows = run({.threads = 2}, kOnDemand, copy.model(), 1, kOneId);
+  REQUIRE_FALSE(rows.decoded.ok());
+  CHECK(rows.decoded.error().phase == "digest");
+  CHECK(rows.decoded.error().subject == "embedding.scales");
 }
 
 TEST_CASE("without slice hashes the whole table is read, unless nothing is verified") {
@@ -87,11 +120,12 @@ TEST_CASE("without slice hashes the whole table is read, unless nothing is verif
   fs::remove(copy.file("model.digests"));
   const Loaded whole = run({.threads = 2}, kOnDemand, copy.model(), 1, kOneId);
   REQUIRE(whole.decoded.ok());
-  CHECK(whole.resident);
+  CHECK(whole.first_bytes() == kTableBytes + kScalesBytes);
+  CHECK(whole.bytes == kTableBytes + kScalesBytes);
   const Loaded unverified =
       run({.threads = 2}, {.mode = Mode::on_demand, .verify = Verify::never}, copy.model(), 1, kOneId);
   REQUIRE(unverified.decoded.ok());
-  CHECK_FALSE(unverified.resident);
+  CHECK(unverified.first_bytes() == kMiB + kScalesBytes);
   CHECK(*unverified.decoded == *whole.decoded);
 }
 
@@ -104,7 +138,7 @@ TEST_CASE("slices that would not fit the staging limit are not asked for") {
   tight.limits.preparation_bytes = staging;
   const Loaded whole = run(tight, kOnDemand, model_path(), 1, kOneId);
   REQUIRE(whole.decoded.ok());
-  CHECK(whole.resident);
+  CHECK(whole.first_bytes() == kTableBytes + kScalesBytes);
 }
 
 TEST_SUITE_END();

@@ -203,7 +203,7 @@ Handle World::run(SessionState& session, const RunSpec& spec) {
       RowFetch& fetch = invocation->rows.emplace_back();
       fetch.segment = s;
       fetch.object = object;
-      fetch.slices = spec.slices;
+      for (const uint64_t slice : spec.slices) fetch.slices.push_back({0, slice});
     }
   }
   policy_->submit(std::move(invocation));

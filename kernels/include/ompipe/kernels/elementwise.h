@@ -12,8 +12,9 @@
 namespace ompipe::kernels {
 
 // float32 on all of them; i32 and i64 on neg, abs and relu (the rest has no integer meaning). boolean on logical_not
-// alone. Greatest errors of the transcendental ones: exp 1 ulp, erf 1, tanh 1.5, sigmoid 2; gelu (approximate =
-// "none") cancels below about -1, to 2^-23 |x|; the others round correctly. NaN in gives NaN out.
+// alone. Greatest errors of the transcendental ones: exp 1 ulp, erf 1, tanh 1.5, sigmoid 2; gelu and gelu_tanh (ONNX's
+// approximate = "none" and "tanh") cancel below about -1, to 2^-23 |x|; the others round correctly. NaN in gives NaN
+// out.
 enum class UnaryOp : uint8_t {
   abs,
   neg,
@@ -25,6 +26,7 @@ enum class UnaryOp : uint8_t {
   tanh,
   erf,
   gelu,
+  gelu_tanh,
   logical_not,
 };
 

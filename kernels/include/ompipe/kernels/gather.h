@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ompipe/kernels/element_type.h"
+#include "ompipe/kernels/matmul.h"
 #include "ompipe/kernels/tiles.h"
 
 namespace ompipe::kernels {
@@ -55,5 +56,18 @@ struct GatherNibbles4Arguments {
 
 // One phase; the arguments must outlive the call. Any thread.
 TiledCall gather_nibbles4_call(const GatherNibbles4Arguments& arguments);
+
+// The same rows out of a packed 4-bit weight (matmul.h) with float32 scales: row r of the table is column r of B. One
+// packed form so serves an embedding and a head that share their bytes. Gives the bits of gather_nibbles4_call.
+struct GatherPackedArguments {
+  const PackedLayout* layout = nullptr;
+  const std::byte* packed = nullptr;
+  float* output = nullptr;  // [indices.count, columns]
+  GatherIndices indices;    // of layout->spec.n rows
+  int64_t columns = 0;      // at most K, rounded up to whole blocks: the file holds the last block whole
+};
+
+// One phase; the arguments must outlive the call. Any thread.
+TiledCall gather_packed_call(const GatherPackedArguments& arguments);
 
 }  // namespace ompipe::kernels

@@ -13,12 +13,16 @@
 
 namespace ompipe::exec {
 
-// The bytes of prepared objects. The caller of run_segment guarantees that the segment's requirements are resident and
-// stay so (pinned) until it returns; no other object is asked for.
+// The bytes of prepared objects. The caller of run_segment guarantees that the segment's requirements are resident, or
+// lie there by rows, and stay so (pinned) until it returns; no other object is asked for.
 class ObjectTable {
  public:
   virtual ~ObjectTable() = default;
+  // Of an object that is resident.
   virtual const std::byte* bytes(plan::ObjectId object) const = 0;
+  // Where the object's source of that index lies in the file's form, with the rows that the segment looks at in their
+  // places (recipe `rows`). Null: the object is there as a whole.
+  virtual const std::byte* rows(plan::ObjectId, size_t /*source*/) const { return nullptr; }
 };
 
 struct FrameState;  // private

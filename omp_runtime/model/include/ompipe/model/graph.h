@@ -46,11 +46,15 @@ struct Value {
   PayloadId payload = kNone;  // initializer, overridable
   int32_t constant = kNone;   // index into ResolvedModel::constants
   NodeId producer = kNone;
+
+  // Of a tensor of the file, whose dimensions are all numbers. Tensors may share a payload and differ in this.
+  Shape dims() const;
 };
 
 struct Attribute;
+// monostate: of a kind that no operator here takes, or a tensor too large to be kept with its node.
 using AttributeValue =
-    std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, ConstantTensor>;
+    std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, ConstantTensor, std::monostate>;
 struct Attribute {
   std::string name;
   AttributeValue value;

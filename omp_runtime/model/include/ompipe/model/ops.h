@@ -66,6 +66,17 @@ class InferContext;
 // InferContext::fail.
 using InferFunction = bool (*)(InferContext&);
 
+// The forms of an attribute's value, as AttributeValue holds them.
+enum class AttributeKind : uint8_t { integer, real, text, integers, tensor };
+
+// An attribute that an operator takes. Every value is honoured, or means the same here, unless `values` names those
+// that are.
+struct AttributeSpec {
+  std::string_view name;
+  AttributeKind kind = AttributeKind::integer;
+  std::string_view values = {};  // separated by spaces; empty: any
+};
+
 // One operator in a range of versions that share rule and kernel. Adding an operator is a row and a function.
 struct OpSpec {
   std::string_view domain, name;  // "" is ai.onnx
@@ -74,6 +85,7 @@ struct OpSpec {
   int min_inputs, max_inputs;  // the first min_inputs must be there; -1: any number
   int max_outputs;             // -1: any number
   InferFunction infer;
+  std::span<const AttributeSpec> attributes = {};  // any other is refused
 };
 
 // The row for a node, or null: unknown operator, or known only in other versions. Any thread.

@@ -65,7 +65,7 @@ struct PreparedObject {
   uint64_t chunk_staging_bytes = 0;  // of each chunk's block; 0: reads go straight to the object (source form as it is)
   uint64_t source_bytes = 0;         // file bytes of all its sources
   double prepack_ns = 0;             // predicted, all chunks together
-  bool row_addressable = false;      // an embedding table
+  bool row_addressable = false;      // an embedding table, or a packed weight that is one too
   std::vector<SegmentId> uses;       // ascending
 };
 
@@ -76,7 +76,8 @@ struct Operand {
     value,        // of the invocation's frame: `index` is a ValueId
     constant,     // `index` is an index into the model's constants
     source,       // bytes of a source-form payload at `offset` in object `index`
-    packed,       // object `index`, whole, in its packed layout; the node's scales and zero points are absent then
+    packed,       // object `index`, whole, in its packed layout: a weight, or a table that shares its bytes with one;
+                  // the node's scales and zero points are absent then
     overridable,  // the caller's value when it feeds one, else as `source`; `value` is the ValueId
   } kind = Kind::absent;
   int32_t index = kNone;
@@ -94,6 +95,7 @@ struct Action {
 struct RowAccess {
   ObjectId object = kNone;                // row-addressable, used by one action of the segment
   model::ValueId indices = model::kNone;  // a graph input, int32 or int64
+  int64_t rows = 0;                       // of each of the object's sources, which are cut into as many equal parts
 };
 
 // A range of actions that runs as one task, once all its requirements are resident.
@@ -142,8 +144,9 @@ struct PreparedExecutionPlan {
 
   // The first segment at or after `from` that uses the object; kNone when no later one does.
   SegmentId next_use(ObjectId object, SegmentId from) const;
-  // The payload that the object's chunks are cut from; of a bundle its first member.
-  const model::Payload& main_payload(ObjectId object) const;
+  // The payload of an object's source. The first is what the object's chunks are cut from; of a bundle a member.
+  const model::Payload& source_payload(ObjectId object, size_t source) const;
+  const model::Payload& main_payload(ObjectId object) const { return source_payload(object, 0); }
 };
 
 // Builds the plan of a frozen model. Errors: bad_model when an operator's weights can't be prepared as asked, usage
