@@ -19,6 +19,14 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
+Error refusal(const char* name, const std::string& needed) {
+  const std::string value = variable(name);
+  return Error{ErrorKind::environment, "environment", name,
+               value.empty() ? fmt::format("the setting in force forbids an OpenMP team; needed: {}", needed)
+                             : fmt::format("its value is '{}'; needed: {}", value, needed)};
+}
+
+#ifdef __clang__
 // A variable that libomp reads as a number and has no call to tell; none if it is unset or none.
 std::optional<long> number(const char* name) {
   const std::string value = variable(name);
@@ -27,22 +35,29 @@ std::optional<long> number(const char* name) {
   return end == value.c_str() ? std::nullopt : std::optional(read);
 }
 
-#ifdef __clang__
-constexpr int kSerialLibrary = 1;  // enum library_type in libomp's kmp.h
-#endif
-
-Error refusal(const char* name, const std::string& needed) {
-  const std::string value = variable(name);
-  return Error{ErrorKind::environment, "environment", name,
-               value.empty() ? fmt::format("the setting in force forbids an OpenMP team; needed: {}", needed)
-                             : fmt::format("its value is '{}'; needed: {}", value, needed)};
-}
-
 int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
+
+constexpr int kSerialLibrary = 1;  // enum library_type in libomp's kmp.h
+
+// Settings that libomp alone reads.
+Status check_libomp(int threads, int io_threads) {
+  if (kmp_get_library() == kSerialLibrary) return refusal("KMP_LIBRARY", "throughput or turnaround, or unset");
+  // 0 runs tasks in their creator, 1 aborts on the first detached one; libomp takes what is out of range as the
+  // nearest.
+  if (number("KMP_TASKING").value_or(2) < 2) return refusal("KMP_TASKING", "2, or unset");
+  if (number("KMP_USE_YIELD") == 0 && threads + 1 + io_threads > usable_cores()) {
+    return refusal("KMP_USE_YIELD", fmt::format("1 or 2, or unset, while {} threads share {} cores",
+                                                threads + 1 + io_threads, usable_cores()));
+  }
+  return ok_status();
+}
+#else
+Status check_libomp(int, int) { return ok_status(); }
+#endif
 
 }  // namespace
 
@@ -52,17 +67,7 @@ Status check_environment(int threads, int io_threads) {
                    fmt::format("at least {} ({} compute threads and one coordinator)", threads + 1, threads));
   }
   if (omp_get_max_active_levels() < 1) return refusal("OMP_MAX_ACTIVE_LEVELS", "at least 1");
-#ifdef __clang__
-  if (kmp_get_library() == kSerialLibrary) return refusal("KMP_LIBRARY", "throughput or turnaround, or unset");
-#endif
-  // 0 runs tasks in their creator, 1 aborts on the first detached one; libomp takes what is out of range as the
-  // nearest.
-  if (number("KMP_TASKING").value_or(2) < 2) return refusal("KMP_TASKING", "2, or unset");
-  if (number("KMP_USE_YIELD") == 0 && threads + 1 + io_threads > usable_cores()) {
-    return refusal("KMP_USE_YIELD", fmt::format("1 or 2, or unset, while {} threads share {} cores",
-                                                threads + 1 + io_threads, usable_cores()));
-  }
-  return ok_status();
+  return check_libomp(threads, io_threads);
 }
 
 std::map<std::string, std::string> openmp_environment() {
