@@ -85,7 +85,7 @@ def measure(options, model):
 
 
 def hidden(sample, io_side_s):
-    """The contract's `hidden` of one run, for a given I/O side. A run without --bound-from states its CPU side as sum less its own reads."""
+    """The contract's `hidden` of one run, for a given I/O side; without --bound-from its sum is its own reads and its CPU side."""
     cpu_side_s = sample["overlap"]["sum_s"] - sample["work"]["read_s"]
     total, longest = io_side_s + cpu_side_s, max(io_side_s, cpu_side_s)
     return (total - sample["overlap"]["measured_s"]) / (total - longest) if total - longest >= 0.05 * total else None
