@@ -49,7 +49,8 @@ bool Ledger::promote(std::atomic<uint8_t>& class_word) {
 }
 
 bool Ledger::begin_search() {
-  if (searching_.fetch_add(1) < dispatchable()) return true;
+  const int searching = searching_.fetch_add(1);
+  if (searching < dispatchable()) return true;
   searching_.fetch_sub(1);
   return false;
 }
@@ -65,7 +66,7 @@ void Ledger::close_tiles() { tiles_.fetch_sub(1); }
 
 void Ledger::park(const std::atomic<bool>& stopped) {
   const uint32_t epoch = parked_.announce();
-  if (has_tiles() || dispatchable() > searching_.load() || stopped.load()) {
+  if (has_tiles() || unsearched() || stopped.load()) {
     parked_.cancel();
   } else {
     parked_.sleep(epoch);
@@ -73,7 +74,7 @@ void Ledger::park(const std::atomic<bool>& stopped) {
 }
 
 void Ledger::pass_on() {
-  if (dispatchable() > searching_.load()) parked_.wake(1);
+  if (unsearched()) parked_.wake(1);
 }
 
 void Ledger::wake_all() { parked_.wake(INT_MAX); }

@@ -143,6 +143,7 @@ class OmpTasks : public Scheduler {
   Status probe(int team);
   void coordinate();
   void compute(int index);
+  bool help(int index);
   void body_started(TaskClass task_class);
   void tell_withheld();
   void serve(const Message& message);
@@ -373,22 +374,26 @@ void OmpTasks::serve(const Message& message) {
   director_.on_message(message);
 }
 
+// Takes tiles of some kernel, if there is one, and hands on the wake-up of a task that this thread may have had.
+bool OmpTasks::help(int index) {
+  if (!ledger_.has_tiles()) return false;
+  ledger_.pass_on();
+  return tiles_.help(index);
+}
+
 // What a compute thread does for the life of the region: critical tasks, then tiles, then speculative tasks, else
 // sleep.
 void OmpTasks::compute(int index) {
   if (!kOwnParking) return;
   while (!stopped_.load(std::memory_order_relaxed)) {
-    if (ledger_.critical() <= 0 && ledger_.has_tiles()) {
-      ledger_.pass_on();
-      if (tiles_.help(index)) continue;
-    }
+    if (ledger_.critical() <= 0 && help(index)) continue;
     if (ledger_.begin_search()) {
       searching = true;
 #pragma omp taskyield
       if (searching) searching = false, ledger_.end_search();
       continue;
     }
-    if (ledger_.has_tiles() && tiles_.help(index)) continue;
+    if (help(index)) continue;
     ledger_.park(stopped_);
   }
 }

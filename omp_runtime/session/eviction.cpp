@@ -39,18 +39,19 @@ bool Policy::leaving_suffices(const DomainBytes& gang) const {
   return leaving_bytes_ > 0 && fits_without(gang, leaving_bytes_);
 }
 
-// Whether the gang would fit if that many of the prepared bytes were gone.
+// Whether the gang would fit if that many of the prepared bytes were gone. As in Budget::reserve, live bytes decide:
+// what arenas keep beyond them is trimmed for whoever fits.
 bool Policy::fits_without(const DomainBytes& gang, uint64_t leaving) const {
   const arenas::BudgetUsage usage = budget_.usage();
   const arenas::BudgetLimits limits = budget_.limits();
   const uint64_t prepared = usage[Domain::prepared].live_bytes + gang[Domain::prepared];
-  uint64_t all = usage.global_bytes;
-  for (Domain domain : {Domain::preparation, Domain::prepared, Domain::execution, Domain::io}) all += gang[domain];
+  uint64_t all = 0;
+  for (Domain domain : {Domain::preparation, Domain::prepared, Domain::execution, Domain::io})
+    all += usage[domain].live_bytes + gang[domain];
   return prepared - leaving <= limits.domain_bytes[Domain::prepared] && all - leaving <= limits.global_bytes;
 }
 
-// Whether there would be room if all went that may go: nothing is evicted in vain for a preparation. Asked after a
-// refusal, which has trimmed what was pooled.
+// Whether there would be room if all went that may go: nothing is evicted in vain for a preparation.
 bool Policy::eviction_suffices(const DomainBytes& gang) const {
   uint64_t evictable = leaving_bytes_;
   for (const SessionState* session : sessions_) {

@@ -187,6 +187,44 @@ TEST_CASE("no wake-up is lost between threads that park and one that adds") {
   }
 }
 
+// The task is the only one, and its promotion wakes nobody: if a thread that parks looks at one count before and at the
+// other after it, and misses the task in both, it sleeps for ever.
+TEST_CASE("a promotion does not hide its task from a thread that parks") {
+  Ledger ledger;
+  std::atomic<uint8_t> word{kWordStarted};
+  std::atomic<bool> stopped{false};
+  std::atomic<int> taken{0};
+  std::thread thread([&] {
+    while (!stopped.load()) {
+      if (!ledger.begin_search()) {
+        ledger.park(stopped);
+        continue;
+      }
+      const uint8_t found = word.load() == kWordStarted ? kWordStarted : word.exchange(kWordStarted);
+      ledger.end_search();
+      if (found == kWordStarted) continue;
+      ledger.started(TaskClass(found));
+      ++taken;
+      taken.notify_one();
+    }
+  });
+  std::mt19937 random(1);
+  constexpr int kTasks = 50'000;
+  for (int i = 0; i < kTasks; ++i) {
+    spin(random() % 256);  // the thread is going to sleep, or asleep
+    word = kSpeculativeWord;
+    ledger.add(TaskClass::speculative);
+    spin(random() % 64);
+    ledger.promote(word);
+    taken.wait(i);
+  }
+  stopped = true;
+  ledger.wake_all();
+  thread.join();
+  CHECK(taken.load() == kTasks);
+  CHECK(ledger.dispatchable() == 0);
+}
+
 TEST_SUITE_END();
 
 }  // namespace ompipe::schedule

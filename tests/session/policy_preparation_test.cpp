@@ -93,6 +93,19 @@ TEST_CASE("just enough is enough, whatever lies in the way of another session") 
   }
 }
 
+TEST_CASE("blocks that an arena keeps are not in the way of a preparation") {
+  arenas::BudgetLimits limits;
+  limits.global_bytes = 6 * kPage;
+  World world({.limits = limits});
+  SessionState& a = world.bind(make_chain(4));
+  SessionState& b = world.bind(make_chain(5));
+  for (SessionState* session : {&a, &b}) {
+    const Handle prepared = world.prepare(*session);
+    world.drain();
+    CHECK(prepared.succeeded());
+  }
+}
+
 TEST_CASE("what the session has already is kept, others' is evicted") {
   World world({.limits = limit(Domain::prepared, 4 * kPage)});
   SessionState& a = world.bind(make_chain(4), {.mode = Mode::on_demand});

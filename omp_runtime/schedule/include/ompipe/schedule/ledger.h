@@ -36,7 +36,12 @@ class Ledger {
   bool promote(std::atomic<uint8_t>& class_word);
 
   int critical() const { return critical_.load(); }
-  int dispatchable() const { return critical_.load() + speculative_.load(); }
+  // Reads speculative before critical: a promotion raises the second before it lowers the first, so that a task on its
+  // way is counted once or twice, never missed.
+  int dispatchable() const {
+    const int speculative = speculative_.load();
+    return speculative + critical_.load();
+  }
 
   // At most as many threads search libomp's locked deques as there are tasks to be found.
   bool begin_search();
@@ -61,6 +66,13 @@ class Ledger {
   bool take_withheld();
 
  private:
+  // More can run than is searched for. Reads the tasks first: a searcher that found one leaves `searching` before it
+  // takes the task off, so the other order would hide a second task behind it.
+  bool unsearched() const {
+    const int tasks = dispatchable();
+    return tasks > searching_.load();
+  }
+
   alignas(64) std::atomic<int32_t> critical_{0};
   alignas(64) std::atomic<int32_t> speculative_{0};
   alignas(64) std::atomic<int32_t> tiles_{0};
