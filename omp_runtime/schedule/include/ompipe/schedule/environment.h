@@ -9,8 +9,8 @@
 namespace ompipe::schedule {
 
 // Checks OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS, and under libomp KMP_LIBRARY, KMP_TASKING and KMP_USE_YIELD, for a
-// team of threads + 1 beside `io_threads` others. Errors: environment, naming the variable, its value and what is needed. Must run on the
-// region's root thread.
+// team of threads + 1 beside `io_threads` others. Errors: environment, naming the variable, its value and what is
+// needed. Must run on the region's root thread.
 Status check_environment(int threads, int io_threads);
 
 // The variables with these prefixes that are set (OMP_, KMP_, GOMP_), for the report. Any thread, while none changes
