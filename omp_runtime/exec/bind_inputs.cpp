@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "frame_state.h"
 
@@ -40,12 +41,16 @@ Status bind_tensor(FrameState& state, const NamedTensor& given) {
   }
   if (!view.contiguous()) return refused(given.name, "expected a row-major tensor, got one with gaps");
   if (view.data == nullptr && view.elements() != 0) return refused(given.name, "expected elements, got none");
-  state.inputs[*index] = given.tensor;
+  state.inputs[*index] = view;
+  state.given.push_back(int32_t(*index));
   model::BoundInput& bound = state.bound[*index];
   bound.dtype = view.dtype;
-  bound.dims = state.inputs[*index].view.shape();
-  const bool followed = model::is_integer(view.dtype) && view.elements() <= int64_t(model::kMaxFollowedElements);
-  bound.contents = followed ? view.data : nullptr;
+  bound.dims = state.inputs[*index].shape();
+  if (model::is_integer(view.dtype) && view.elements() <= int64_t(model::kMaxFollowedElements)) {
+    std::byte* const followed = state.followed.data() + *index * kFollowedBytes;
+    if (view.elements() > 0) std::memcpy(followed, view.data, view.bytes());
+    bound.contents = followed;
+  }
   return ok_status();
 }
 
@@ -70,21 +75,28 @@ Status bind_cache(FrameState& state, const KvBinding& given, Cache& cache) {
   const int32_t output = state.model().output_index(given.present);
   if (output == kNone) return refused(given.present, "the model has no such output for a cache");
   const model::Port& port = state.model().inputs()[*index];
-  cache.past = port.value;
-  cache.present = state.model().outputs()[size_t(output)].value;
-  cache.memory = given.memory;
+  cache = {.data = given.memory.data,
+           .past = port.value,
+           .present = state.model().outputs()[size_t(output)].value,
+           .input = int32_t(*index),
+           .output = output,
+           .batch = given.batch,
+           .heads = given.heads,
+           .capacity = given.capacity,
+           .head_size = given.head_size,
+           .length = given.length};
   if (!appends(state.model(), cache.past, cache.present)) {
     return refused(given.past, fmt::format("no attention appends to it and gives {}", given.present));
   }
   if (given.batch < 0 || given.heads < 0 || given.head_size < 0 || given.length < 0 || given.length > given.capacity) {
     return refused(given.past, fmt::format("cache of length {} and capacity {}", given.length, given.capacity));
   }
-  const uint64_t needed = uint64_t(given.batch) * uint64_t(given.heads) * uint64_t(given.capacity) *
-                          uint64_t(given.head_size) * model::dtype_bytes(port.dtype);
-  if (given.memory.bytes < needed) {
-    return refused(given.past, fmt::format("cache of {} bytes, expected {}", given.memory.bytes, needed));
+  cache.needed_bytes = uint64_t(given.batch) * uint64_t(given.heads) * uint64_t(given.capacity) *
+                       uint64_t(given.head_size) * model::dtype_bytes(port.dtype);
+  if (given.memory.bytes < cache.needed_bytes) {
+    return refused(given.past, fmt::format("cache of {} bytes, expected {}", given.memory.bytes, cache.needed_bytes));
   }
-  Tensor& view = state.inputs[*index].view;
+  Tensor& view = state.inputs[*index];
   const int64_t dims[] = {given.batch, given.heads, given.capacity, given.head_size};
   view = make_tensor(port.dtype, dims, given.memory.data);
   view.layout.dims[2] = given.length;
@@ -106,6 +118,7 @@ Status choose_outputs(FrameState& state, const RuntimeContext& context) {
     const int32_t index = state.model().output_index(name);
     if (index == kNone) return refused(name, "the model has no such output");
     state.wanted[size_t(index)] = 1;
+    state.asked.push_back(index);
   }
   return ok_status();
 }
@@ -143,6 +156,8 @@ Status check_cache_uses(const FrameState& state, const KvBinding& given, const C
 
 Status bind_inputs(FrameState& state, const RuntimeContext& context) {
   std::fill(state.bound.begin(), state.bound.end(), model::BoundInput{});
+  state.given.clear();
+  state.asked.clear();
   for (const NamedTensor& given : context.inputs) {
     if (Status status = bind_tensor(state, given); !status) return status;
   }

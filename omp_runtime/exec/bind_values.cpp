@@ -19,7 +19,9 @@ void place_inputs(FrameState& state) {
   for (size_t i = 0; i < ports.size(); ++i) {
     if (state.bound[i].dtype == model::DType::undefined) continue;
     state.slots[size_t(ports[i].value)] = {.home = Home::input, .index = int32_t(i)};
-    state.values[size_t(ports[i].value)] = state.inputs[i].view;
+    // Without elements: what is decided here holds for any of them.
+    Tensor& value = state.values[size_t(ports[i].value)] = state.inputs[i];
+    value.data = nullptr;
   }
 }
 
@@ -167,6 +169,7 @@ Status place_values(FrameState& state) {
   std::fill(state.output_bytes.begin(), state.output_bytes.end(), 0);
   state.blocks.clear();
   state.small_used = state.scratch_stride = 0;
+  state.predicted_ns = 0;
   place_inputs(state);
   for (ActionId action = 0; action < ActionId(state.actions.size()); ++action) {
     NodeContext node(state, action, nullptr, nullptr);
@@ -176,6 +179,7 @@ Status place_values(FrameState& state) {
     }
     settle(state, node.node(), state.actions[size_t(action)]);
     if (Status status = measure(state, node, action); !status) return status;
+    state.predicted_ns += state.actions[size_t(action)].predicted_ns;
   }
   extend_lives(state);
   if (state.small_bytes.size() < state.small_used) state.small_bytes.resize(state.small_used);

@@ -25,13 +25,23 @@ std::byte* data_of(const FrameState& state, const Slot& slot) {
     case Home::small:
       return const_cast<std::byte*>(state.small_bytes.data()) + slot.offset;
     case Home::input:
-      return state.inputs[size_t(slot.index)].view.data;
+      return state.inputs[size_t(slot.index)].data;
     case Home::output:
       return state.outputs[size_t(slot.index)].data;
     case Home::cache:
-      return state.caches[size_t(slot.index)].memory.data;
+      return state.caches[size_t(slot.index)].data;
     case Home::view:
       return state.values[size_t(slot.index)].data + slot.offset;
+  }
+  return nullptr;
+}
+
+Owner owner_of_input(const FrameState& state, const RuntimeContext& context, int32_t input) {
+  for (size_t i = 0; i < state.given.size(); ++i) {
+    if (state.given[i] == input) return context.inputs[i].tensor.owner;
+  }
+  for (size_t i = 0; i < state.caches.size(); ++i) {
+    if (state.caches[i].input == input) return context.caches[i].memory.owner;
   }
   return nullptr;
 }
@@ -50,7 +60,7 @@ void load_sources(FrameState& state, const plan::Action& action, int32_t first_o
 }  // namespace
 
 FrameState::FrameState(std::shared_ptr<const plan::PreparedExecutionPlan> the_plan, int worker_count)
-    : plan(std::move(the_plan)), workers(worker_count), shapes(*plan->model) {
+    : plan(std::move(the_plan)), workers(worker_count), plan_owner(plan), shapes(*plan->model) {
   const size_t value_count = model().values().size();
   takes_views.assign(value_count, 1);
   output_of_value.assign(value_count, kNone);
@@ -58,6 +68,8 @@ FrameState::FrameState(std::shared_ptr<const plan::PreparedExecutionPlan> the_pl
   slots.resize(value_count);
   bound.resize(model().inputs().size());
   inputs.resize(model().inputs().size());
+  bearing.resize(model().inputs().size());
+  followed.resize(model().inputs().size() * kFollowedBytes);
   wanted.resize(model().outputs().size());
   output_bytes.resize(model().outputs().size());
   outputs.resize(model().outputs().size());
@@ -86,8 +98,13 @@ Frame::Frame(std::shared_ptr<const plan::PreparedExecutionPlan> plan, int worker
 Frame::~Frame() = default;
 
 Status Frame::bind(const RuntimeContext& context) {
-  if (Status status = bind_inputs(*state_, context); !status) return status;
-  return place_values(*state_);
+  FrameState& state = *state_;
+  if (rebind(state, context)) return ok_status();
+  state.is_bound = false;
+  if (Status status = bind_inputs(state, context); !status) return status;
+  if (Status status = place_values(state); !status) return status;
+  state.is_bound = state.moved = true;
+  return ok_status();
 }
 
 uint64_t Frame::execution_bytes() const {
@@ -105,14 +122,20 @@ double Frame::segment_predicted_ns(plan::SegmentId segment) const {
   return sum;
 }
 
+double Frame::predicted_ns() const { return state_->predicted_ns; }
+
 void Frame::attach(HeldBytes block, std::span<const HeldBytes> outputs) {
   FrameState& state = *state_;
   OMPIPE_CHECK(block.bytes >= execution_bytes() && outputs.size() == state.outputs.size());
+  state.moved |= block.data != state.block.data;
   state.block = std::move(block);
   for (size_t i = 0; i < outputs.size(); ++i) {
     OMPIPE_CHECK(outputs[i].bytes >= state.output_bytes[i]);
+    state.moved |= outputs[i].data != state.outputs[i].data;
     state.outputs[i] = outputs[i];
   }
+  if (!state.moved) return;
+  state.moved = false;
   // Producers stand before their views only in the order of actions.
   for (const model::Port& port : state.model().inputs()) {
     state.values[size_t(port.value)].data = data_of(state, state.slots[size_t(port.value)]);
@@ -151,23 +174,26 @@ void Frame::finish(RuntimeContext& context) {
     out.name = ports[i].name;
     const model::Value& graph_value = state.model().value(ports[i].value);
     if (graph_value.source == model::ValueSource::constant) {
-      out.tensor = {state.constants[size_t(graph_value.constant)], state.plan};
+      out.tensor = {state.constants[size_t(graph_value.constant)], state.plan_owner};
       continue;
     }
     const Slot& slot = state.slots[value];
     out.tensor.view = state.values[value];
     out.tensor.owner =
-        slot.home == Home::input ? state.inputs[size_t(slot.index)].owner : state.outputs[size_t(slot.index)].owner;
+        slot.home == Home::input ? owner_of_input(state, context, slot.index) : state.outputs[size_t(slot.index)].owner;
   }
   context.outputs.resize(count);
   for (size_t i = 0; i < state.caches.size(); ++i) {
     context.caches[i].length = state.values[size_t(state.caches[i].present)].dim(2);
   }
+  let_go();
+}
+
+void Frame::let_go() {
+  for (HeldBytes& output : state_->outputs) output.owner = nullptr;
 }
 
 void Frame::detach() {
-  for (HeldTensor& input : state_->inputs) input = {};
-  for (Cache& cache : state_->caches) cache.memory = {};
   for (HeldBytes& output : state_->outputs) output = {};
   state_->block = {};
 }

@@ -40,11 +40,17 @@ struct ActionState {
   uint64_t workspace_bytes = 0;
 };
 
-// One bound KV-cache.
+// One bound KV-cache: its capacity and length are the view of the graph input `input`, capacity by its strides.
 struct Cache {
-  HeldBytes memory;
+  std::byte* data = nullptr;
   model::ValueId past = kNone, present = kNone;
+  int32_t input = kNone, output = kNone;  // graph input and output
+  int64_t batch = 0, heads = 0, capacity = 0, head_size = 0, length = 0;
+  uint64_t needed_bytes = 0;
 };
+
+// Whether a followed input's contents bear on shapes, on memory or on what is settled: asked when they first change.
+enum class Bearing : uint8_t { unasked, none, some };
 
 struct FrameState {
   FrameState(std::shared_ptr<const plan::PreparedExecutionPlan> plan, int workers);
@@ -59,16 +65,24 @@ struct FrameState {
   std::vector<int32_t> output_of_value;  // by value: its first graph output
   std::vector<Tensor> constants;         // by index into the model's constants
   std::vector<Tensor> sources;           // by operand: of source-form payloads; data is set while the node runs
+  const Owner plan_owner;                // of outputs that are constants
   std::vector<ActionState> actions;
 
   // From bind.
   model::ShapeBinder shapes;
   std::vector<model::BoundInput> bound;  // by graph input
-  std::vector<HeldTensor> inputs;        // by graph input
+  std::vector<Tensor> inputs;            // by graph input; the context keeps the bytes
   std::vector<Cache> caches;
   std::vector<uint8_t> wanted;  // by graph output
-  std::vector<Tensor> values;   // by value
-  std::vector<Slot> slots;      // by value
+  // What makes the next bind a matter of addresses (rebind.cpp).
+  bool is_bound = false;            // the last bind succeeded
+  std::vector<int32_t> given;       // graph input of each tensor of the context
+  std::vector<int32_t> asked;       // graph output of each name in the context's `wanted`
+  std::vector<Bearing> bearing;     // by graph input
+  std::vector<std::byte> followed;  // by graph input, kFollowedBytes each: the contents bound
+  bool moved = false;               // addresses have changed since attach
+  std::vector<Tensor> values;       // by value
+  std::vector<Slot> slots;          // by value
   std::vector<Block> blocks;
   std::vector<uint64_t> output_bytes;  // by graph output
   std::vector<std::byte> small_bytes;
@@ -76,12 +90,19 @@ struct FrameState {
   MemoryPlanner planner;
   uint64_t block_bytes = 0;     // activations and workspaces
   uint64_t scratch_stride = 0;  // of one worker
+  double predicted_ns = 0;      // of all actions
 
   // From attach.
   HeldBytes block;
   std::vector<HeldBytes> outputs;  // by graph output
 };
 
+// Of one graph input's contents in FrameState::followed.
+inline constexpr size_t kFollowedBytes = model::kMaxFollowedElements * sizeof(int64_t);
+
+// Takes over the addresses of a context that differs from the last one in nothing else that matters; false: it does,
+// nothing has changed (rebind.cpp). Allocates nothing.
+bool rebind(FrameState& state, const RuntimeContext& context);
 // Checks the caller's tensors and caches and hands them to the shape binder (bind_inputs.cpp).
 Status bind_inputs(FrameState& state, const RuntimeContext& context);
 // Decides for every value where it lives and what every node needs while it runs (bind_values.cpp).

@@ -87,7 +87,12 @@ const std::byte* NodeContext::rows(int input, size_t source) const {
 bool NodeContext::known(int input) const {
   const plan::Operand& from = operand(input);
   if (from.kind == Kind::constant) return true;
-  return from.kind == Kind::value && !state_.shapes.contents(from.index).empty();
+  if (from.kind != Kind::value || state_.shapes.contents(from.index).empty()) return false;
+  const Slot& slot = state_.slots[size_t(from.index)];
+  if (slot.home != Home::input) return true;
+  // Of an input the numbers are its elements, which a later context may change. What is measured by them is bound anew.
+  if (measuring()) state_.bearing[size_t(slot.index)] = Bearing::some;
+  return measuring();
 }
 
 int64_t NodeContext::known_integer(int input, int64_t index) const {

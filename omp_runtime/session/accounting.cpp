@@ -60,9 +60,9 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
     return ok_status();
   }
 
-  std::shared_ptr<Completion> prepare() {
+  CompletionRef prepare() {
     auto preparation = std::make_unique<Preparation>();
-    auto completion = std::make_shared<Completion>();
+    auto completion = make_completion();
     preparation->session = session_.get();
     preparation->completion = completion;
     preparation->fill_to_limit = session_->options.fill_to_limit;
@@ -70,9 +70,9 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
     return completion;
   }
 
-  std::shared_ptr<Completion> run(const exec::Frame& frame, std::vector<RowFetch> rows) {
+  CompletionRef run(const exec::Frame& frame, std::vector<RowFetch> rows) {
     auto invocation = std::make_unique<Invocation>();
-    auto completion = std::make_shared<Completion>();
+    auto completion = make_completion();
     invocation->session = session_.get();
     invocation->completion = completion;
     invocation->work = std::make_unique<SizedWork>(frame, outputs_);
@@ -246,11 +246,11 @@ Result<Accounting> predict_accounting(const std::shared_ptr<const plan::Prepared
   Prediction prediction(policy, options.limits);
   if (Status status = prediction.bind(plan, session, prepared_layout(options.limits)); !status.ok())
     return status.error();
-  std::shared_ptr<Completion> preparation;
+  CompletionRef preparation;
   if (prepares) preparation = prediction.prepare();
   if (prepares && session.mode == Mode::eager) prediction.drain();
   const std::vector<RowTable> tables = row_tables(*plan, session.verify);
-  const std::shared_ptr<Completion> run = prediction.run(frame, row_fetches(tables, context));
+  const CompletionRef run = prediction.run(frame, row_fetches(tables, context));
   prediction.drain();
   if (preparation) {
     if (Status status = status_of(*preparation); !status.ok()) return status.error();

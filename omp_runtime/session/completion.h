@@ -2,8 +2,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <functional>
-#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -12,7 +10,14 @@
 
 namespace ompipe::session {
 
-struct Completion {
+// What a handle turns to, beyond waiting. Any thread.
+class HandleHost {
+ public:
+  virtual ~HandleHost() = default;
+  virtual void cancel(exec::Ref<Completion> handle) = 0;
+};
+
+struct Completion final : exec::Counted {
   // Once; wakes all waiters.
   void complete(Status status);
   void wait();
@@ -23,7 +28,13 @@ struct Completion {
   std::condition_variable done;
   std::optional<Status> status;  // set once, under mutex
   Diagnostics diagnostics;       // written before `status` is set, constant after
-  std::function<void()> cancel;  // posts to the policy; set before the handle is given out
+  HandleHost* host = nullptr;    // set before the handle is given out; null: there is nothing to cancel
+
+ private:
+  void unreferenced() noexcept override { delete this; }
 };
+
+using CompletionRef = exec::Ref<Completion>;
+inline CompletionRef make_completion() { return CompletionRef(new Completion); }
 
 }  // namespace ompipe::session

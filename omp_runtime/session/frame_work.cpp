@@ -5,27 +5,6 @@
 namespace ompipe::session {
 namespace {
 
-// What keeps an output's bytes: the allocation, and the runtime whose arena they go back to. A forked child leaves both
-// alone.
-struct OutputOwner {
-  OutputOwner(std::shared_ptr<void> the_runtime, arenas::Allocation the_allocation)
-      : runtime(std::move(the_runtime)), allocation(std::move(the_allocation)) {}
-  ~OutputOwner() {
-    if (!home.left()) return;
-    leave_alone(allocation);
-    leave_alone(runtime);
-  }
-
-  const HomeProcess home;
-  std::shared_ptr<void> runtime;
-  arenas::Allocation allocation;
-};
-
-exec::HeldBytes hold(arenas::Allocation allocation, const std::shared_ptr<void>& runtime) {
-  auto owner = std::make_shared<OutputOwner>(runtime, std::move(allocation));
-  return {owner->allocation.data(), owner->allocation.bytes(), owner};
-}
-
 // The bytes of a segment's objects: resident ones, and tables of which the rows it looks at lie in windows.
 class SegmentObjects : public exec::ObjectTable {
  public:
@@ -74,21 +53,50 @@ class SharedTiles : public exec::TileRunner {
 
 }  // namespace
 
-FrameWork::FrameWork(std::unique_ptr<exec::Frame> frame, exec::RuntimeContext& context, std::shared_ptr<void> owner,
-                     GiveBack give_back)
-    : frame_(std::move(frame)), context_(context), owner_(std::move(owner)), give_back_(std::move(give_back)) {}
+FrameWork::~FrameWork() {
+  frame_->detach();
+  for (OutputMemory* output : outputs_) {
+    if (output) output->drop();
+  }
+  block_.reset();
+  home_.take_back(std::move(frame_));
+}
+
+Status FrameWork::bind(exec::RuntimeContext& context) {
+  context_ = &context;
+  return frame_->bind(context);
+}
 
 void FrameWork::attach(arenas::Allocation block, std::vector<arenas::Allocation> outputs) {
-  std::vector<exec::HeldBytes> held;
-  for (arenas::Allocation& output : outputs)
-    held.push_back(output ? hold(std::move(output), owner_) : exec::HeldBytes{});
-  frame_->attach(hold(std::move(block), owner_), held);
+  block_ = std::move(block);
+  outputs_.resize(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (OutputMemory* const before = std::exchange(outputs_[i], nullptr)) before->drop();
+    if (outputs[i]) outputs_[i] = new OutputMemory(std::move(outputs[i]));
+  }
+  attach_frame();
+}
+
+void FrameWork::attach_frame() {
+  const std::span<const uint64_t> needed = frame_->output_bytes();
+  lent_.resize(needed.size());
+  for (size_t i = 0; i < needed.size(); ++i) {
+    if (needed[i] == 0) {
+      lent_[i] = {};
+    } else {
+      lent_[i] = {outputs_[i]->data(), outputs_[i]->bytes(), outputs_[i]->lend(home_.runtime())};
+    }
+  }
+  frame_->attach({block_.data(), block_.bytes(), nullptr}, lent_);
+  for (exec::HeldBytes& lent : lent_) lent.owner = nullptr;
 }
 
 void FrameWork::finish(bool succeeded) {
-  if (succeeded) frame_->finish(context_);
-  frame_->detach();
-  give_back_(std::move(frame_));
+  if (succeeded) {
+    frame_->finish(*context_);
+  } else {
+    frame_->let_go();
+  }
 }
 
 Status FrameWork::run_segment(plan::SegmentId segment, const store::PreparedStore& store,

@@ -1,23 +1,31 @@
 // An invocation's work over an exec::Frame: its memory, its segments, its outputs.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "ompipe/exec/frame.h"
+#include "output_memory.h"
 #include "policy_state.h"
 
 namespace ompipe::session {
 
-// The frame goes back through `give_back` when the invocation has ended. `owner` is kept by every output that the
-// caller holds.
+// Where frames come from; outlives them.
+class FrameHome {
+ public:
+  virtual ~FrameHome() = default;
+  virtual void take_back(std::unique_ptr<exec::Frame> frame) = 0;
+  virtual std::shared_ptr<void> runtime() const = 0;  // kept by every output that a caller holds
+};
+
+// One thread at a time.
 class FrameWork : public InvocationWork {
  public:
-  using GiveBack = std::function<void(std::unique_ptr<exec::Frame>)>;
+  FrameWork(std::unique_ptr<exec::Frame> frame, FrameHome& home) : frame_(std::move(frame)), home_(home) {}
+  ~FrameWork() override;
 
-  FrameWork(std::unique_ptr<exec::Frame> frame, exec::RuntimeContext& context, std::shared_ptr<void> owner,
-            GiveBack give_back);
+  // Before anything else, and again after finish. `context` must live until finish. Errors: those of exec::Frame::bind.
+  Status bind(exec::RuntimeContext& context);
 
   uint64_t execution_bytes() const override { return frame_->execution_bytes(); }
   std::span<const uint64_t> output_bytes() const override { return frame_->output_bytes(); }
@@ -29,10 +37,14 @@ class FrameWork : public InvocationWork {
                      schedule::Worker& worker, int workers);
 
  private:
+  void attach_frame();
+
   std::unique_ptr<exec::Frame> frame_;
-  exec::RuntimeContext& context_;
-  std::shared_ptr<void> owner_;
-  GiveBack give_back_;
+  FrameHome& home_;
+  exec::RuntimeContext* context_ = nullptr;
+  arenas::Allocation block_;
+  std::vector<OutputMemory*> outputs_;  // by graph output; null: none is needed
+  std::vector<exec::HeldBytes> lent_;   // scratch of attach_frame
 };
 
 }  // namespace ompipe::session

@@ -21,7 +21,9 @@ bool Completion::ready() {
   return status.has_value();
 }
 
-ExecutionHandle::ExecutionHandle(std::shared_ptr<Completion> completion, std::shared_ptr<void> keep_alive)
+ExecutionHandle::ExecutionHandle() = default;
+ExecutionHandle::ExecutionHandle(ExecutionHandle&&) noexcept = default;
+ExecutionHandle::ExecutionHandle(CompletionRef completion, std::shared_ptr<void> keep_alive)
     : keep_alive_(std::move(keep_alive)), completion_(std::move(completion)) {}
 
 ExecutionHandle& ExecutionHandle::operator=(ExecutionHandle&& other) noexcept {
@@ -58,7 +60,7 @@ bool ExecutionHandle::IsReady() const {
 
 void ExecutionHandle::Cancel() {
   OMPIPE_CHECK(valid(), "Cancel on a handle that was moved from");
-  if (!completion_->home.left() && completion_->cancel && !completion_->ready()) completion_->cancel();
+  if (!completion_->home.left() && completion_->host && !completion_->ready()) completion_->host->cancel(completion_);
 }
 
 const Diagnostics& ExecutionHandle::diagnostics() const {

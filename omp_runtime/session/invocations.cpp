@@ -39,7 +39,7 @@ void Policy::submit(std::unique_ptr<Invocation> invocation) {
 // one reference to the runtime, whose destructor must run on the waiter's thread.
 void Policy::refuse(std::unique_ptr<Invocation> invocation, Status status) {
   invocation->work->finish(false);
-  const std::shared_ptr<Completion> completion = invocation->completion;
+  const CompletionRef completion = invocation->completion;
   invocation.reset();
   completion->complete(std::move(status));
 }
@@ -297,7 +297,7 @@ void Policy::finish(Invocation& invocation) {
   }
   invocation.work->finish(succeeded);
   if (succeeded) effects_.observer().on_milestone(Milestone::first_output, now_ns());
-  const std::shared_ptr<Completion> completion = invocation.completion;
+  const CompletionRef completion = invocation.completion;
   completion->diagnostics.hot = invocation.hot;
   const Status status = succeeded ? ok_status() : Status(*invocation.error);
   const auto found =

@@ -36,8 +36,8 @@ class InvocationWork {
   virtual std::span<const uint64_t> output_bytes() const = 0;  // 0: nothing to allocate for that output
   // Before the first segment. `outputs` is parallel to output_bytes().
   virtual void attach(arenas::Allocation block, std::vector<arenas::Allocation> outputs) = 0;
-  // After the last one has reported, whatever happened: the block goes back; the outputs go to the caller if it
-  // succeeded.
+  // After the last one has reported, whatever happened: the outputs go to the caller if it succeeded. Its memory goes
+  // back when it is destroyed.
   virtual void finish(bool succeeded) = 0;
 };
 
@@ -67,7 +67,7 @@ struct RowFetch {
 struct Invocation {
   SessionState* session = nullptr;
   std::unique_ptr<InvocationWork> work;
-  std::shared_ptr<Completion> completion;
+  CompletionRef completion;
   uint64_t age = 0;
   schedule::SlotToken slot = -1;  // -1: pending
   plan::SegmentId created = 0, done = 0;
@@ -95,7 +95,7 @@ struct Invocation {
 
 struct Preparation {
   SessionState* session = nullptr;
-  std::shared_ptr<Completion> completion;
+  CompletionRef completion;
   bool started = false;  // its bytes are reserved; no longer once they were withdrawn for a refused gang
   bool fill_to_limit = false;
   std::vector<bool> wanted;        // by object: absent when it last started, and not settled since

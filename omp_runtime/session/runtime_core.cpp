@@ -133,9 +133,8 @@ void RuntimeCore::submit(std::unique_ptr<Preparation> wanted) {
   scheduler_->post({.kind = preparation, .payload = wanted.release()});
 }
 
-void RuntimeCore::cancel(std::shared_ptr<Completion> handle) {
-  scheduler_->post(
-      {.kind = cancellation, .payload = std::make_unique<std::shared_ptr<Completion>>(std::move(handle)).release()});
+void RuntimeCore::cancel(CompletionRef handle) {
+  scheduler_->post({.kind = cancellation, .payload = std::make_unique<CompletionRef>(std::move(handle)).release()});
 }
 
 void RuntimeCore::call(std::function<void()> work) {
@@ -165,8 +164,7 @@ void RuntimeCore::on_message(const Message& message) {
       policy_.prepare(std::unique_ptr<Preparation>(static_cast<Preparation*>(message.payload)));
       break;
     case cancellation: {
-      const std::unique_ptr<std::shared_ptr<Completion>> handle(
-          static_cast<std::shared_ptr<Completion>*>(message.payload));
+      const std::unique_ptr<CompletionRef> handle(static_cast<CompletionRef*>(message.payload));
       policy_.cancel(**handle);
       break;
     }

@@ -18,15 +18,14 @@
 
 namespace ompipe::session {
 
-class RuntimeCore : public schedule::Director, public Effects, public io::CompletionSink {
+class RuntimeCore : public schedule::Director, public Effects, public HandleHost, public io::CompletionSink {
  public:
   static Result<std::unique_ptr<RuntimeCore>> open(const RuntimeOptions& options);
   ~RuntimeCore() override;
 
-  // Any thread. The invocation, preparation or cancellation is served in the serial context.
+  // Any thread. Served in the serial context.
   void submit(std::unique_ptr<Invocation> invocation);
   void submit(std::unique_ptr<Preparation> preparation);
-  void cancel(std::shared_ptr<Completion> handle);
   // Any thread but the runtime's own: runs `function` in the serial context and waits for it.
   void call(std::function<void()> function);
 
@@ -54,6 +53,9 @@ class RuntimeCore : public schedule::Director, public Effects, public io::Comple
   bool discard(SessionState& session, plan::ObjectId object, arenas::Allocation allocation) override;
   Observer& observer() override { return *observer_; }
   int32_t executor() const override { return executor_; }
+
+  // HandleHost
+  void cancel(CompletionRef handle) override;
 
   // io::CompletionSink
   void complete(io::Completion completion) noexcept override;

@@ -11,16 +11,15 @@
 namespace ompipe::session {
 
 // The session's own: its state in the policy, and its frames.
-class SessionCore : public std::enable_shared_from_this<SessionCore> {
+class SessionCore : public std::enable_shared_from_this<SessionCore>, public FrameHome {
  public:
   SessionCore(std::shared_ptr<Runtime> runtime, std::unique_ptr<SessionState> state)
       : runtime_(std::move(runtime)),
         state_(std::move(state)),
         tables_(row_tables(*state_->plan, state_->options.verify)) {}
 
-  RuntimeCore& runtime() { return runtime_->core(); }
+  RuntimeCore& core() { return runtime_->core(); }
   SessionState& state() { return *state_; }
-  const std::shared_ptr<Runtime>& owner() const { return runtime_; }
   const std::vector<RowTable>& tables() const { return tables_; }
 
   std::unique_ptr<exec::Frame> take_frame() {
@@ -32,22 +31,22 @@ class SessionCore : public std::enable_shared_from_this<SessionCore> {
         return frame;
       }
     }
-    return std::make_unique<exec::Frame>(state_->plan, runtime().workers());
+    return std::make_unique<exec::Frame>(state_->plan, core().workers());
   }
-  void give_back(std::unique_ptr<exec::Frame> frame) {
+  // FrameHome
+  std::shared_ptr<void> runtime() const override { return runtime_; }
+  void take_back(std::unique_ptr<exec::Frame> frame) override {
     std::lock_guard lock(mutex_);
     frames_.push_back(std::move(frame));
   }
 
   // A handle's shared half, with its way to cancel.
-  std::shared_ptr<Completion> new_completion() {
-    auto completion = std::make_shared<Completion>();
-    completion->cancel = [core = &runtime(), weak = std::weak_ptr<Completion>(completion)] {
-      if (std::shared_ptr<Completion> handle = weak.lock()) core->cancel(std::move(handle));
-    };
+  CompletionRef new_completion() {
+    CompletionRef completion = make_completion();
+    completion->host = &core();
     return completion;
   }
-  ExecutionHandle handle(std::shared_ptr<Completion> completion) { return {std::move(completion), shared_from_this()}; }
+  ExecutionHandle handle(CompletionRef completion) { return {std::move(completion), shared_from_this()}; }
 
  private:
   std::shared_ptr<Runtime> runtime_;
@@ -92,7 +91,7 @@ Result<std::unique_ptr<RuntimeSession>> RuntimeSession::open(std::shared_ptr<Run
 namespace {
 
 ExecutionHandle in_forked_child(const char* phase, const plan::PreparedExecutionPlan& plan) {
-  auto completion = std::make_shared<Completion>();
+  CompletionRef completion = make_completion();
   completion->complete(HomeProcess::error(phase, plan.model->metadata().path));
   return {std::move(completion), nullptr};
 }
@@ -102,36 +101,34 @@ ExecutionHandle in_forked_child(const char* phase, const plan::PreparedExecution
 RuntimeSession::RuntimeSession(std::shared_ptr<SessionCore> core) : core_(std::move(core)) {}
 
 RuntimeSession::~RuntimeSession() {
-  if (core_->runtime().home().left()) {
+  if (core_->core().home().left()) {
     leave_alone(core_);
     return;
   }
   Completion closed;
-  core_->runtime().call([&] { core_->runtime().policy().close(core_->state(), closed); });
+  core_->core().call([&] { core_->core().policy().close(core_->state(), closed); });
   closed.wait();
 }
 
 ExecutionHandle RuntimeSession::PrepareAsync() {
-  if (core_->runtime().home().left()) return in_forked_child("prepare", plan());
+  if (core_->core().home().left()) return in_forked_child("prepare", plan());
   const uint64_t start_ns = now_ns();
-  const std::shared_ptr<Completion> completion = core_->new_completion();
+  const CompletionRef completion = core_->new_completion();
   auto preparation = std::make_unique<Preparation>();
   preparation->session = &core_->state();
   preparation->completion = completion;
   preparation->fill_to_limit = core_->state().options.fill_to_limit;
   completion->diagnostics.submission_s = double(now_ns() - start_ns) * 1e-9;
-  core_->runtime().submit(std::move(preparation));
+  core_->core().submit(std::move(preparation));
   return core_->handle(completion);
 }
 
 ExecutionHandle RuntimeSession::RunAsync(exec::RuntimeContext& context) {
-  if (core_->runtime().home().left()) return in_forked_child("run", plan());
+  if (core_->core().home().left()) return in_forked_child("run", plan());
   const uint64_t start_ns = now_ns();
-  const std::shared_ptr<Completion> completion = core_->new_completion();
-  std::unique_ptr<exec::Frame> frame = core_->take_frame();
-  if (Status status = frame->bind(context); !status.ok()) {
-    frame->detach();
-    core_->give_back(std::move(frame));
+  const CompletionRef completion = core_->new_completion();
+  auto work = std::make_unique<FrameWork>(core_->take_frame(), *core_);
+  if (Status status = work->bind(context); !status.ok()) {
     completion->complete(std::move(status));
     return core_->handle(completion);
   }
@@ -139,13 +136,10 @@ ExecutionHandle RuntimeSession::RunAsync(exec::RuntimeContext& context) {
   invocation->session = &core_->state();
   invocation->completion = completion;
   invocation->rows = row_fetches(core_->tables(), context);
-  SessionCore* const core = core_.get();
-  invocation->work =
-      std::make_unique<FrameWork>(std::move(frame), context, core_->owner(),
-                                  [core](std::unique_ptr<exec::Frame> used) { core->give_back(std::move(used)); });
+  invocation->work = std::move(work);
   invocation->completion->diagnostics.segment_wait_s.reserve(core_->state().plan->segments.size());
   completion->diagnostics.submission_s = double(now_ns() - start_ns) * 1e-9;
-  core_->runtime().submit(std::move(invocation));
+  core_->core().submit(std::move(invocation));
   return core_->handle(completion);
 }
 
@@ -153,9 +147,9 @@ const plan::PreparedExecutionPlan& RuntimeSession::plan() const { return *core_-
 
 std::vector<ObjectFigures> RuntimeSession::objects() const {
   std::vector<ObjectFigures> figures;
-  if (core_->runtime().home().left()) return figures;
+  if (core_->core().home().left()) return figures;
   const SessionState& state = core_->state();
-  core_->runtime().call([&] {
+  core_->core().call([&] {
     for (plan::ObjectId id = 0; id < plan::ObjectId(state.objects.size()); ++id) {
       const plan::PreparedObject& object = state.plan->objects[size_t(id)];
       figures.push_back({object.key, object.name, "portable", object.layout_key,

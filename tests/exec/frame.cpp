@@ -226,9 +226,10 @@ TEST_CASE("a second round in the same frame allocates nothing") {
   NamedTensor fewer = feed<float>("x", {100, 256}, counting(100 * 256, -9));
   const auto memory = MemoryObjects::allocate(64 << 20);
   const std::vector<HeldBytes> outputs{{memory.get(), 1 << 20, memory}};
+  const HeldBytes block{memory.get() + (1 << 20), 63 << 20, memory};
   const auto round = [&] {
     if (!frame.bind(context)) return false;
-    frame.attach({memory.get() + (1 << 20), 63 << 20, memory}, outputs);
+    frame.attach(block, outputs);
     for (ompipe::plan::SegmentId i = 0; i < ompipe::plan::SegmentId(plan->segments.size()); ++i) {
       if (!frame.run_segment(i, objects, runner)) return false;
     }

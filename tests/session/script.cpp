@@ -193,7 +193,7 @@ SessionState& World::bind(PlanPointer plan, const SessionOptions& options) {
 
 Handle World::run(SessionState& session, const RunSpec& spec) {
   auto invocation = std::make_unique<Invocation>();
-  Handle handle{std::make_shared<Completion>()};
+  Handle handle{make_completion()};
   invocation->session = &session;
   invocation->completion = handle.completion;
   invocation->work = std::make_unique<FakeWork>(spec, outputs);
@@ -213,7 +213,7 @@ Handle World::run(SessionState& session, const RunSpec& spec) {
 
 Handle World::prepare(SessionState& session, bool fill_to_limit) {
   auto preparation = std::make_unique<Preparation>();
-  Handle handle{std::make_shared<Completion>()};
+  Handle handle{make_completion()};
   preparation->session = &session;
   preparation->completion = handle.completion;
   preparation->fill_to_limit = fill_to_limit;
@@ -233,7 +233,7 @@ void World::set_limits(const arenas::BudgetLimits& limits) {
 }
 
 Handle World::close(SessionState& session) {
-  Handle handle{std::make_shared<Completion>()};
+  Handle handle{make_completion()};
   policy_->close(session, *handle.completion);
   for (size_t i = 0; i < sessions_.size(); ++i) closed_[i] = closed_[i] || sessions_[i].get() == &session;
   settle();

@@ -60,7 +60,7 @@ struct RunSpec {
 
 // How an invocation or a preparation stands.
 struct Handle {
-  std::shared_ptr<Completion> completion;
+  CompletionRef completion;
 
   bool done() const { return completion->ready(); }
   bool succeeded() const { return done() && completion->status->ok(); }

@@ -25,8 +25,8 @@ struct KvBinding {
   int64_t length = 0;  // advanced by a run that succeeds
 };
 
-// Belongs to one invocation from the call that submits it until its end; no other thread touches it meanwhile. Reused
-// for the next run without allocation when names and numbers of tensors stay.
+// Belongs to one invocation from the call that submits it until its end; no other thread touches it meanwhile, and it
+// keeps what it feeds. Reused for the next run without allocation when names and numbers of tensors stay.
 struct RuntimeContext {
   std::vector<NamedTensor> inputs;  // row-major
   std::vector<KvBinding> caches;

@@ -27,9 +27,9 @@ class ObjectTable {
 
 struct FrameState;  // private
 
-// Order of calls: bind, attach, run_segment for every segment in order, finish, detach; then bind again. After an
-// error: detach. A second round allocates nothing while shapes, names and numbers of inputs stay within what an earlier
-// one needed. Thread rule: one thread at a time; different frames are independent.
+// Order of calls: bind, attach, run_segment for every segment in order, finish; then bind again, with the same memory,
+// or detach. After an error: let_go or detach. A second round allocates nothing while shapes, names and numbers of
+// inputs stay within what an earlier one needed. Thread rule: one thread at a time; different frames are independent.
 class Frame {
  public:
   // `workers`: what the runners of this frame will say; the execution block holds scratch for each.
@@ -38,9 +38,10 @@ class Frame {
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
 
-  // Checks the inputs and caches of `context`, computes all shapes and places all values. Holds the inputs' owners
-  // until detach. Errors: usage (phase "bind", subject the input): unknown, missing or twice given name, dtype, shape,
-  // cache; each says what was expected and what was found. bad_model where a shape depends on data.
+  // Checks the inputs and caches of `context`, computes all shapes and places all values; where only addresses differ
+  // from the last context bound, it takes those and nothing else. The context keeps inputs and caches until finish.
+  // Errors: usage (phase "bind", subject the input): unknown, missing or twice given name, dtype, shape, cache; each
+  // says what was expected and what was found. bad_model where a shape depends on data.
   Status bind(const RuntimeContext& context);
 
   // After bind: bytes of the execution block (activations, workspaces, scratch of every worker), to be aligned at 64.
@@ -51,8 +52,10 @@ class Frame {
   // After bind: predicted compute time on one thread, in ns, by the kernels' own predictors.
   double predicted_ns(plan::ActionId action) const;
   double segment_predicted_ns(plan::SegmentId segment) const;
+  double predicted_ns() const;  // of all actions
 
-  // Gives the memory that bind asked for; `outputs` is parallel to output_bytes(). Owners are held until detach.
+  // Gives the memory that bind asked for; `outputs` is parallel to output_bytes(). Holds the outputs' owners until
+  // finish or let_go, the block's until detach.
   void attach(HeldBytes block, std::span<const HeldBytes> outputs);
 
   // Runs the segment's actions; allocates nothing unless it fails. The same bits for every runner. Errors: phase "run",
@@ -60,9 +63,11 @@ class Frame {
   Status run_segment(plan::SegmentId segment, const ObjectTable& objects, TileRunner& runner);
 
   // After the last segment: writes context.outputs and advances the lengths of its caches. `context` is the one that
-  // was bound.
+  // was bound. The outputs' owners are the context's afterwards.
   void finish(RuntimeContext& context);
-  // Lets go of inputs, block and outputs.
+  // Instead of finish: lets go of the outputs.
+  void let_go();
+  // Lets go of block and outputs.
   void detach();
 
  private:

@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 
+#include "ompipe/exec/owner.h"
 #include "ompipe/kernels/strided.h"
 #include "ompipe/model/types.h"
 
@@ -52,13 +52,13 @@ int64_t int_at(const Tensor& tensor, int64_t index);
 struct HeldBytes {
   std::byte* data = nullptr;
   uint64_t bytes = 0;
-  std::shared_ptr<const void> owner;
+  Owner owner;
 };
 
 // A tensor that crosses an interface: the view is valid as long as the owner is held.
 struct HeldTensor {
   Tensor view;
-  std::shared_ptr<const void> owner;
+  Owner owner;
 };
 
 }  // namespace ompipe::exec

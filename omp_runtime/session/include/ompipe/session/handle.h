@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ompipe/arenas/error.h"
+#include "ompipe/exec/owner.h"
 
 namespace ompipe::session {
 
@@ -27,9 +28,9 @@ struct Diagnostics {
 // are empty, and destroying it only forgets it.
 class ExecutionHandle {
  public:
-  ExecutionHandle() = default;
-  ExecutionHandle(std::shared_ptr<Completion> completion, std::shared_ptr<void> keep_alive);
-  ExecutionHandle(ExecutionHandle&&) noexcept = default;
+  ExecutionHandle();
+  ExecutionHandle(exec::Ref<Completion> completion, std::shared_ptr<void> keep_alive);
+  ExecutionHandle(ExecutionHandle&&) noexcept;
   ExecutionHandle& operator=(ExecutionHandle&& other) noexcept;
   ~ExecutionHandle();
 
@@ -41,14 +42,14 @@ class ExecutionHandle {
   void Cancel();
   // Only after Wait has returned.
   const Diagnostics& diagnostics() const;
-  bool valid() const { return completion_ != nullptr; }
+  bool valid() const { return bool(completion_); }
 
  private:
   // Waits for what it holds; in a forked child forgets it.
   void let_go();
 
   std::shared_ptr<void> keep_alive_;  // let go here, on the owner's thread, never by the thread that completes
-  std::shared_ptr<Completion> completion_;
+  exec::Ref<Completion> completion_;
 };
 
 }  // namespace ompipe::session
