@@ -7,6 +7,14 @@
 #include <climits>
 
 namespace ompipe::schedule {
+namespace {
+
+// A futex tells 32 kinds of sleepers apart.
+constexpr int kKinds = 32;
+
+uint32_t kind_of(int worker) { return uint32_t(1) << worker % kKinds; }
+
+}  // namespace
 
 uint32_t EventCount::announce() {
   waiters_.fetch_add(1);
@@ -15,16 +23,16 @@ uint32_t EventCount::announce() {
 
 void EventCount::cancel() { waiters_.fetch_sub(1); }
 
-void EventCount::sleep(uint32_t epoch) {
+void EventCount::sleep(uint32_t epoch, uint32_t kinds) {
   while (epoch_.load(std::memory_order_acquire) == epoch) {
-    syscall(SYS_futex, &epoch_, FUTEX_WAIT_PRIVATE, epoch, nullptr, nullptr, 0);
+    syscall(SYS_futex, &epoch_, FUTEX_WAIT_BITSET_PRIVATE, epoch, nullptr, nullptr, kinds);
   }
   waiters_.fetch_sub(1);
 }
 
-void EventCount::wake(int threads) {
+void EventCount::wake(int threads, uint32_t kinds) {
   epoch_.fetch_add(1);
-  if (waiters_.load() > 0) syscall(SYS_futex, &epoch_, FUTEX_WAKE_PRIVATE, threads, nullptr, nullptr, 0);
+  if (waiters_.load() > 0) syscall(SYS_futex, &epoch_, FUTEX_WAKE_BITSET_PRIVATE, threads, nullptr, nullptr, kinds);
 }
 
 void Ledger::add(TaskClass task_class) {
@@ -64,12 +72,28 @@ void Ledger::open_tiles(int wake_threads) {
 
 void Ledger::close_tiles() { tiles_.fetch_sub(1); }
 
-void Ledger::park(const std::atomic<bool>& stopped) {
+void Ledger::publish_hot() {
+  hot.published();
+  parked_.wake(1);
+}
+
+void Ledger::pass_hot_on() {
+  if (hot.may_claim()) parked_.wake(1);
+}
+
+void Ledger::want_helpers(int helpers, uint64_t beside) {
+  const int missing = hot.want(helpers, beside);
+  if (missing <= 0) return;
+  const uint64_t wanted = hot.helpers() & ~beside;
+  parked_.wake(missing, uint32_t(wanted) | uint32_t(wanted >> kKinds));
+}
+
+void Ledger::park(const std::atomic<bool>& stopped, int worker) {
   const uint32_t epoch = parked_.announce();
-  if (has_tiles() || unsearched() || stopped.load()) {
+  if (has_tiles() || unsearched() || hot.may_claim() || hot.wants(worker) || stopped.load()) {
     parked_.cancel();
   } else {
-    parked_.sleep(epoch);
+    parked_.sleep(epoch, kind_of(worker));
   }
 }
 

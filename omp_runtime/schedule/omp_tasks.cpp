@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "hot_team.h"
 #include "ompipe/schedule/environment.h"
 #include "ompipe/schedule/ledger.h"
 #include "ompipe/schedule/root_threads.h"
@@ -30,6 +31,9 @@ constexpr bool kOwnParking = kLibomp;
 // How long the probe task may take to start. Nothing but a refusal depends on it.
 constexpr std::chrono::seconds kProbeLimit{20};
 
+// The id of a Message::hot that says so; others say that there is something to claim.
+constexpr int32_t kHotTaskEnded = 0;
+
 constexpr const char* kSliced = "sched_setattr";
 
 // Puts the calling thread's CPU mask back: libomp lends the same threads to other regions, also to those of the host.
@@ -41,6 +45,7 @@ class KeptMask {
   }
   KeptMask(const KeptMask&) = delete;
   KeptMask& operator=(const KeptMask&) = delete;
+  const cpu_set_t& mask() const { return mask_; }
 
  private:
   cpu_set_t mask_;
@@ -74,7 +79,10 @@ class OmpTasks : public Scheduler {
       : director_(director),
         threads_(options.threads),
         io_threads_(options.io_threads),
-        tiles_(ledger_, kOwnParking ? options.threads : 1) {
+        ledger_(options.threads),
+        tiles_(ledger_, kOwnParking ? options.threads : 1),
+        hot_(ledger_, tiles_, director, options.threads),
+        bound_(size_t(options.threads)) {
     for (int i = 0; i < kMaxLoadTokens; ++i) loads_[size_t(i)].owner = this, loads_[size_t(i)].token = i;
     for (PublishTask& task : publishes_) task.owner = this;
     for (int i = 0; i < kMaxSlots; ++i) slots_[size_t(i)] = {this, i};
@@ -112,7 +120,12 @@ class OmpTasks : public Scheduler {
   void publish(PublishToken token) override;
   void create_segment(SlotToken slot, std::span<const PublishToken> named) override;
   bool critical_waiting() override { return ledger_.withhold(); }
+  void publish_hot() override;
+  void taken_hot() override { ledger_.hot.taken(); }
+  bool run_on_caller(CallerBody body, void* arg) override;
+  void limit_hot(bool cold_lives) override;
 
+  void run_hot();
   void run_prepack(LoadTask& task);
   void run_segment(SlotTask& task);
   void run_gate();
@@ -127,6 +140,7 @@ class OmpTasks : public Scheduler {
       helpers_cpu_ns_ += owner_.tiles_.lead(index_, tiles, fn, arg, predicted_ns);
     }
     uint64_t helpers_cpu_ns() const override { return helpers_cpu_ns_; }
+    void expect(double) override {}
 
    private:
     OmpTasks& owner_;
@@ -147,6 +161,7 @@ class OmpTasks : public Scheduler {
   void body_started(TaskClass task_class);
   void tell_withheld();
   void serve(const Message& message);
+  void tell_hot();
 
   Director& director_;
   const int threads_, io_threads_;
@@ -154,6 +169,9 @@ class OmpTasks : public Scheduler {
   MessageQueue queue_;
   Ledger ledger_;
   TileSharing tiles_;
+  HotTeam hot_;
+  std::vector<cpu_set_t> bound_;  // by compute thread
+  bool hot_task_ = false;         // without parking of our own: the task that runs hot invocations is outstanding
   SegmentChains chains_;
   int outstanding_ = 0;  // tasks created whose end has not been reported; publish gates end when they are fulfilled
   std::atomic<bool> stopped_{false};
@@ -198,6 +216,11 @@ OMPIPE_CREATES_TASKS void create_segment_task(SlotTask* task, [[maybe_unused]] c
 #pragma omp task untied depend(iterator(int i = 0 : count), in : published[named[i]]) depend(inout : *chained) \
     firstprivate(task) priority(kCriticalPriority)
   task->owner->run_segment(*task);
+}
+
+OMPIPE_CREATES_TASKS void create_hot_task(OmpTasks* owner) {
+#pragma omp task untied firstprivate(owner)
+  owner->run_hot();
 }
 
 OMPIPE_CREATES_TASKS void create_probe(OmpTasks* owner) {
@@ -279,6 +302,34 @@ void OmpTasks::run_segment(SlotTask& task) {
   post(Message{.kind = Message::segment_done, .id = token});
 }
 
+void OmpTasks::publish_hot() {
+  ledger_.publish_hot();
+  tell_hot();
+}
+
+bool OmpTasks::run_on_caller(CallerBody body, void* arg) {
+  const bool ran = hot_.run_on_caller(body, arg);
+  tell_hot();
+  return ran;
+}
+
+void OmpTasks::limit_hot(bool cold_lives) {
+  ledger_.hot.limit_team(cold_lives);
+  ledger_.pass_hot_on();
+  tell_hot();
+}
+
+// Threads that wait in libgomp's barrier look for tasks only: one is created for hot invocations, by the coordinator.
+void OmpTasks::tell_hot() {
+  if (!kOwnParking && ledger_.hot.may_claim()) post(Message{.kind = Message::hot});
+}
+
+void OmpTasks::run_hot() {
+  while (hot_.run_claimable(std::max(0, omp_get_thread_num() - 1))) {
+  }
+  post(Message{.kind = Message::hot, .id = kHotTaskEnded});
+}
+
 // Not on the ledger and waking nobody: a gate's body is run on the way to its successor.
 void OmpTasks::run_gate() {
   if (omp_get_thread_num() == 0) ++ran_on_coordinator_;
@@ -329,9 +380,11 @@ void OmpTasks::region(std::promise<Status>& opened) {
       } else {
         ask_for_default_slice();
         director_.thread_started(ThreadRole::compute, thread - 1);
+        sched_getaffinity(0, sizeof(cpu_set_t), &bound_[size_t(thread - 1)]);
       }
 #pragma omp barrier
       if (thread == 0) {
+        hot_.place(bound_, mask.mask());
         status = probe(omp_get_num_threads());
         const bool ready = status.ok();
         opened.set_value(std::move(status));
@@ -366,6 +419,11 @@ void OmpTasks::coordinate() {
 }
 
 void OmpTasks::serve(const Message& message) {
+  if (message.kind == Message::hot) {
+    if (message.id == kHotTaskEnded) hot_task_ = false;
+    if (!hot_task_ && ledger_.hot.may_claim()) hot_task_ = true, create_hot_task(this);
+    return;
+  }
   if (message.kind == Message::prepacked) outstanding_ -= 2;
   if (message.kind == Message::segment_done) {
     --outstanding_;
@@ -381,12 +439,19 @@ bool OmpTasks::help(int index) {
   return tiles_.help(index);
 }
 
-// What a compute thread does for the life of the region: critical tasks, then tiles, then speculative tasks, else
-// sleep.
+// What a compute thread does for the life of the region: critical tasks, then hot invocations, then tiles, those of hot
+// runs last because they keep it, then speculative tasks, else sleep.
 void OmpTasks::compute(int index) {
   if (!kOwnParking) return;
   while (!stopped_.load(std::memory_order_relaxed)) {
-    if (ledger_.critical() <= 0 && help(index)) continue;
+    if (ledger_.critical() <= 0) {
+      if (ledger_.hot.may_claim() && hot_.run_claimable(index)) continue;
+      if (help(index)) continue;
+      if (ledger_.hot.wants(index)) {
+        hot_.help(index, stopped_);
+        continue;
+      }
+    }
     if (ledger_.begin_search()) {
       searching = true;
 #pragma omp taskyield
@@ -394,7 +459,7 @@ void OmpTasks::compute(int index) {
       continue;
     }
     if (help(index)) continue;
-    ledger_.park(stopped_);
+    ledger_.park(stopped_, index);
   }
 }
 

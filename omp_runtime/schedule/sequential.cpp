@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "ompipe/arenas/start_thread.h"
+#include "ompipe/schedule/hot_ledger.h"
 #include "queue.h"
 #include "segment_chain.h"
 
@@ -18,6 +19,7 @@ struct SerialWorker : Worker {
     for (int64_t tile = 0; tile < tiles; ++tile) fn(arg, tile, 0);
   }
   uint64_t helpers_cpu_ns() const override { return 0; }
+  void expect(double) override {}
 };
 
 class Sequential : public Scheduler {
@@ -65,6 +67,21 @@ class Sequential : public Scheduler {
   }
   // Whatever is opened runs before the next message is asked for, so nothing critical ever waits beside a decision.
   bool critical_waiting() override { return false; }
+  void publish_hot() override {
+    hot_.published();
+    tell_hot();
+  }
+  void taken_hot() override { hot_.taken(); }
+  bool run_on_caller(CallerBody body, void* arg) override {
+    const int place = hot_.take_place();
+    if (place < 0) return false;
+    SerialWorker worker;
+    body(arg, worker);
+    hot_.free_place(place);
+    tell_hot();
+    return true;
+  }
+  void limit_hot(bool) override {}
 
  private:
   struct Ready {
@@ -78,6 +95,7 @@ class Sequential : public Scheduler {
     while (!stopped_ || !ready_.empty()) {
       if (queue_.try_take(batch)) {
         serve(batch);
+      } else if (run_hot()) {
       } else if (reads_first() && director_.read_one()) {
       } else if (!ready_.empty()) {
         run_one();
@@ -94,11 +112,25 @@ class Sequential : public Scheduler {
     for (const Message& message : batch) {
       if (message.kind == Message::stop) {
         stopped_ = true;
-      } else {
+      } else if (message.kind != Message::hot) {
         director_.on_message(message);
       }
     }
     director_.pump();
+  }
+
+  // The runtime thread looks for something to claim after every message; this is one.
+  void tell_hot() {
+    if (hot_.may_claim()) post(Message{.kind = Message::hot});
+  }
+  bool run_hot() {
+    if (!hot_.may_claim()) return false;
+    const int place = hot_.take_team_place();
+    if (place < 0) return false;
+    const int ticket = director_.run_claimable(worker_);
+    hot_.free_team_place(place);
+    if (ticket >= 0) director_.ran_claimable(ticket);
+    return ticket >= 0;
   }
 
   void run_one() {
@@ -119,6 +151,7 @@ class Sequential : public Scheduler {
   Director& director_;
   MessageQueue queue_;
   SegmentChains chains_;
+  HotLedger hot_{1};
   std::deque<Ready> ready_;
   SerialWorker worker_;
   bool stopped_ = false;

@@ -1,10 +1,11 @@
-// The exact bookkeeping by which compute threads find work, park and are woken: four counts, a bound on searching, one
-// event count.
+// The exact bookkeeping by which compute threads find work, park and are woken: counts of what can run, a bound on
+// searching, one event count.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
+#include "ompipe/schedule/hot_ledger.h"
 #include "ompipe/schedule/scheduler.h"
 
 namespace ompipe::schedule {
@@ -16,19 +17,22 @@ class EventCount {
  public:
   uint32_t announce();
   void cancel();
-  void sleep(uint32_t epoch);
-  void wake(int threads);
+  // A sleeper is of some kinds, a wake-up for some: bits, all of them unless it matters.
+  void sleep(uint32_t epoch, uint32_t kinds = ~uint32_t(0));
+  void wake(int threads, uint32_t kinds = ~uint32_t(0));
 
  private:
   alignas(64) std::atomic<uint32_t> epoch_{0};
   alignas(64) std::atomic<int32_t> waiters_{0};
 };
 
-// Counts of tasks that can run and have not started, of kernels with tiles left, and of threads that search. A task is
-// added only once it can be found, so that nobody spins for a task in the making; its body may even start first (a
-// count is then -1 for a moment). Any thread.
+// Counts of tasks that can run and have not started, of kernels with tiles left, of hot invocations that can be
+// claimed, and of threads that search. A task is added only once it can be found, so that nobody spins for a task in
+// the making; its body may even start first (a count is then -1 for a moment). Any thread.
 class Ledger {
  public:
+  explicit Ledger(int threads = 1) : hot(threads) {}
+
   void add(TaskClass task_class);      // and wakes one thread
   void started(TaskClass task_class);  // its body has begun
   // Speculative to critical; false, and undone, when it came too late. While it undoes it may hide from the body that
@@ -52,8 +56,14 @@ class Ledger {
   void close_tiles();
   bool has_tiles() const { return tiles_.load() > 0; }
 
-  // Sleeps unless there is work or `stopped`.
-  void park(const std::atomic<bool>& stopped);
+  // Hot invocations and those who help them.
+  HotLedger hot;
+  void publish_hot();  // and wakes one thread
+  void pass_hot_on();  // a place is free again: wakes one thread if something can be claimed
+  void want_helpers(int helpers, uint64_t beside);  // wakes those that are missing
+
+  // Sleeps unless there is work for the compute thread `worker`, or `stopped`.
+  void park(const std::atomic<bool>& stopped, int worker = 0);
   void wake_all();
   // Wakes one thread if more can run than is searched for. Whoever leaves a search in vain for a kernel's tiles calls
   // it: the task whose wake-up brought that thread would otherwise wait, beside sleeping threads, until the tiles end.

@@ -26,10 +26,10 @@ inline constexpr bool kLibomp = false;
 #endif
 
 // Tasks created and unfinished that a team of `threads` and the coordinator can hold: all pools in use. Under libgomp a
-// small team holds fewer: beyond 64 a thread it runs every task in its creator and aborts on a gate, and each thread
-// may have reported one that still counts.
+// small team holds fewer: beyond 64 a thread it runs every task in its creator and aborts on a gate, each thread may
+// have reported one that still counts, and there is one for hot invocations.
 inline constexpr int kMaxTasks = 2 * kMaxLoadTokens + kMaxPublishTokens + kSegmentsAhead * kMaxSlots;
-constexpr int max_tasks(int threads) { return kLibomp ? kMaxTasks : std::min(kMaxTasks, 63 * (threads + 1)); }
+constexpr int max_tasks(int threads) { return kLibomp ? kMaxTasks : std::min(kMaxTasks, 63 * (threads + 1) - 1); }
 
 // The most load tokens that keep to that beside so many publish tokens and all slots.
 constexpr int load_tokens_that_fit(int threads, int publish_tokens) {
@@ -42,5 +42,8 @@ static_assert(kMaxNamed <= kDefaultPublishTokens);
 // A kernel with less predicted work than this wakes nobody: a futex wake costs its caller 5 us, and the woken thread
 // runs 27 us later (facts of the design, measured).
 inline constexpr double kWakeAboveNs = 100'000;
+
+// How long the helpers of a hot run spin for the next one after it has ended.
+inline constexpr uint64_t kHotGraceNs = 50'000;
 
 }  // namespace ompipe::schedule

@@ -23,9 +23,9 @@ enum class TaskClass : uint8_t { speculative, critical };
 
 // What the serial context is told. Kinds from kFirstFreeKind up are the director's own.
 struct Message {
-  enum Kind : uint8_t { prepacked, segment_done, room_for_speculation, stop, first_free };
+  enum Kind : uint8_t { prepacked, segment_done, room_for_speculation, stop, hot, first_free };
   uint8_t kind = first_free;
-  int32_t id = -1;          // the token, for the first two
+  int32_t id = -1;          // the token, for the first two; stop and hot are the schedulers' own
   void* payload = nullptr;  // the director's own
 };
 
@@ -33,7 +33,7 @@ enum class ThreadRole : uint8_t { compute, coordinator };
 
 using TileFunction = void (*)(void* arg, int64_t tile, int worker);
 
-// The compute thread that a body runs on. Valid during the body.
+// The compute thread that a body runs on, or whose place a caller takes. Valid during the body.
 class Worker {
  public:
   virtual ~Worker() = default;
@@ -41,9 +41,15 @@ class Worker {
   // Runs fn(arg, t, worker) for every t in [0, tiles), each once, on this thread and on idle compute threads that join;
   // returns when all have returned, their writes visible. Tiles of one call must not depend on one another.
   virtual void run_tiles(int64_t tiles, TileFunction fn, void* arg, double predicted_ns) = 0;
-  // CPU time that other threads have spent in this body's tiles, as far as run_tiles has returned.
+  // CPU time that other threads have spent in this body's tiles, as far as run_tiles has returned; 0 in a hot run.
   virtual uint64_t helpers_cpu_ns() const = 0;
+  // Once, at the beginning of a hot run: all its work, which says how many helpers are worth a wake-up. They stay until
+  // the body ends.
+  virtual void expect(double predicted_ns) = 0;
 };
+
+// What a caller runs as if it were a compute thread.
+using CallerBody = void (*)(void* arg, Worker& worker);
 
 // Who directs a scheduler. Bodies are called on compute threads, everything else in the scheduler's serial context, one
 // call at a time. Nothing may throw.
@@ -55,6 +61,11 @@ class Director {
                        Worker& worker) noexcept = 0;  // the slot's next segment, in the order of creation
   virtual void on_message(const Message& message) = 0;
   virtual void pump() = 0;  // after every batch of messages
+  // On a compute thread, in a place: claims the oldest published invocation and runs it; -1: there was none. What it
+  // returns is handed to ran_claimable, on the same thread, once the place is free again. A director that publishes
+  // nothing has nothing to claim.
+  virtual int run_claimable(Worker&) noexcept { return -1; }
+  virtual void ran_claimable(int /*ticket*/) noexcept {}
   // Runs one queued read on the calling thread; false when none is queued. Called only by schedulers with inline_reads.
   virtual bool read_one() = 0;
   // First thing on each thread of the scheduler's own.
@@ -79,7 +90,8 @@ struct SchedulerOptions {
   std::optional<uint64_t> seed = {};  // sequential: order of what is ready; none: order of release
 };
 
-// Thread rule: post from any thread; counters from any thread; everything else in the serial context only.
+// Thread rule: post, counters and what is said of hot invocations from any thread; everything else in the serial
+// context only.
 class Scheduler {
  public:
   virtual ~Scheduler() = default;  // every task must have reported; returns when the threads have left
@@ -104,6 +116,16 @@ class Scheduler {
   // The next segment of a slot's chain: runs after the slot's previous one and after every gate named (each created and
   // not yet published). At most kSegmentsAhead of a slot are unreported.
   virtual void create_segment(SlotToken slot, std::span<const PublishToken> named) = 0;
+
+  // Hot invocations: one more can be claimed, and a thread is woken for it; one has been claimed or withdrawn, by
+  // whoever did it. At most threads() run at once.
+  virtual void publish_hot() = 0;
+  virtual void taken_hot() = 0;
+  // Calls body on this thread, which is none of the scheduler's, as a compute thread that others may help; false,
+  // without a call, if threads() hot invocations run already.
+  virtual bool run_on_caller(CallerBody body, void* arg) = 0;
+  // While something cold is live, the team keeps a thread for it. Serial context.
+  virtual void limit_hot(bool cold_lives) = 0;
 
   // True while some critical task could start. If it returns true, a message room_for_speculation follows when none can
   // any more.

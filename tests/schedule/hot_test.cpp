@@ -1,0 +1,321 @@
+// Hot invocations: places, claims, callers that run as compute threads, and the helpers that spin for them.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "gate.h"
+#include "ompipe/schedule/hot_ledger.h"
+#include "ompipe/schedule/ledger.h"
+#include "ompipe/schedule/scheduler.h"
+#include "ompipe/schedule/tiles.h"
+
+namespace ompipe::schedule {
+namespace {
+
+using Body = std::function<void(Worker&)>;
+
+// Publishes bodies that are claimed once each, by whoever asks first.
+class Claims : public Director {
+ public:
+  Claims(const std::string& name, int threads) {
+    auto opened = open_scheduler(name, {.threads = threads}, *this);
+    REQUIRE(opened.ok());
+    scheduler = std::move(*opened);
+  }
+
+  void publish(Body body) {
+    {
+      std::lock_guard lock(mutex_);
+      bodies_.push_back(std::move(body));
+    }
+    scheduler->publish_hot();
+  }
+  void wait_ended(int count) {
+    for (int seen = ended.load(); seen < count; seen = ended.load()) ended.wait(seen);
+  }
+
+  int run_claimable(Worker& worker) noexcept override {
+    Body body;
+    {
+      std::lock_guard lock(mutex_);
+      if (bodies_.empty()) return -1;
+      body = std::move(bodies_.front());
+      bodies_.erase(bodies_.begin());
+    }
+    scheduler->taken_hot();
+    const int now = ++running;
+    int most = most_running.load();
+    while (now > most && !most_running.compare_exchange_weak(most, now)) {
+    }
+    body(worker);
+    --running;
+    return 7;
+  }
+  void ran_claimable(int ticket) noexcept override {
+    wrong_tickets += ticket != 7;
+    ++ended;
+    ended.notify_all();
+  }
+  void prepack(LoadToken, Worker&) noexcept override {}
+  void segment(SlotToken, Worker&) noexcept override {}
+  void on_message(const Message&) override {}
+  void pump() override {}
+  bool read_one() override { return false; }
+  void thread_started(ThreadRole, int) override {}
+
+  std::atomic<int> running{0}, most_running{0}, ended{0}, wrong_tickets{0};
+
+ private:
+  std::mutex mutex_;
+  std::vector<Body> bodies_;
+
+ public:
+  std::unique_ptr<Scheduler> scheduler;  // last: its threads use everything above
+};
+
+const char* const kSchedulers[] = {"sequential", "omp-tasks"};
+
+int threads_of(const char* scheduler, int threads) { return scheduler == kSchedulers[0] ? 1 : threads; }
+
+bool on_caller(Scheduler& scheduler, Body body) {
+  return scheduler.run_on_caller([](void* arg, Worker& worker) { (*static_cast<Body*>(arg))(worker); }, &body);
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("hot");
+
+TEST_CASE("as many places as threads, one fewer for the team while something cold is live") {
+  HotLedger hot(3);
+  const int a = hot.take_place(), b = hot.take_team_place(), c = hot.take_place();
+  CHECK(std::vector<int>{a, b, c} == std::vector<int>{0, 1, 2});
+  CHECK(hot.take_place() == -1);
+  CHECK(hot.take_team_place() == -1);
+  hot.published();
+  CHECK_FALSE(hot.may_claim());
+  hot.free_place(a);
+  CHECK(hot.may_claim());
+  CHECK(hot.take_team_place() == a);
+  hot.free_place(c);
+  hot.limit_team(true);
+  CHECK_FALSE(hot.may_claim());
+  CHECK(hot.take_team_place() == -1);
+  CHECK(hot.take_place() == c);
+  hot.free_team_place(b);
+  CHECK(hot.take_team_place() == b);
+  hot.taken();
+  hot.free_team_place(a);
+  CHECK_FALSE(hot.may_claim());
+  HotLedger one(1);
+  one.limit_team(true);
+  CHECK(one.take_team_place() == 0);
+}
+
+TEST_CASE("helpers: no more than are wanted, none beside a caller, and only those that are missing are woken") {
+  HotLedger hot(4);
+  hot.set_helpers(0b0111);
+  CHECK_FALSE(hot.begin_help(0));
+  CHECK(hot.want(2, 0b0001) == 2);
+  CHECK_FALSE(hot.begin_help(0));  // beside the caller
+  CHECK_FALSE(hot.begin_help(3));  // shares its core with another
+  CHECK(hot.begin_help(1));
+  CHECK(hot.begin_help(2));
+  CHECK_FALSE(hot.wants(1));
+  hot.end_want(2, 0b0001);
+  CHECK_FALSE(hot.wanted());
+  CHECK(hot.want(2, 0b0001) == 0);  // both still spin
+  hot.end_want(2, 0b0001);
+  CHECK(hot.want(2, 0b0010) == 1);  // one of them is beside this caller
+  CHECK(hot.beside_caller(1));
+  hot.end_help(1);
+  CHECK(hot.begin_help(0));
+  hot.end_want(2, 0b0010);
+  CHECK_FALSE(hot.beside_caller(1));
+}
+
+// A caller leads from a place of its own with the scratch of thread 1, so thread 1 may not help; thread 0 may.
+TEST_CASE("a caller's kernel is helped by all but the thread whose scratch it uses") {
+  Ledger ledger(2);
+  TileSharing tiles(ledger, 2);
+  struct Kernel {
+    Gate joined, finish;
+    std::atomic<int> wrong{0};
+    bool waited = true;
+  } kernel;
+  std::atomic<bool> stopped{false}, refused{true};
+  std::thread excluded([&] {
+    while (!stopped.load()) refused = !tiles.help(1) && refused;
+  });
+  std::thread helper([&] {
+    while (!tiles.help(0)) std::this_thread::yield();
+  });
+  tiles.lead_hot(
+      3, 1, 2,
+      [](void* arg, int64_t, int worker) {
+        auto* const k = static_cast<Kernel*>(arg);
+        if (worker == 0) {
+          k->joined.open();
+          k->waited = k->finish.wait() && k->waited;
+        } else {
+          k->wrong += worker != 1;
+          k->waited = k->joined.wait() && k->waited;
+          k->finish.open();
+        }
+      },
+      &kernel);
+  helper.join();
+  stopped = true;
+  excluded.join();
+  CHECK(refused.load());
+  CHECK(kernel.wrong.load() == 0);
+  CHECK(kernel.waited);
+  CHECK(tiles.helped() == 1);
+  CHECK_FALSE(ledger.has_tiles());
+}
+
+TEST_CASE("what is published is claimed once, by the team, never more at once than there are threads") {
+  for (const char* name : kSchedulers) {
+    for (const int threads : {1, 2, 4}) {
+      CAPTURE(name);
+      CAPTURE(threads);
+      Claims claims(name, threads);
+      constexpr int kCount = 300;
+      std::atomic<int> runs{0};
+      for (int i = 0; i < kCount; ++i) {
+        claims.publish([&](Worker&) { ++runs; });
+        if (i % 3 == 0) claims.wait_ended(i + 1);  // the team has gone to sleep, or is about to
+      }
+      claims.wait_ended(kCount);
+      CHECK(runs == kCount);
+      CHECK(claims.wrong_tickets == 0);
+      CHECK(claims.most_running <= threads_of(name, threads));
+    }
+  }
+}
+
+TEST_CASE("callers take places; without one they are refused; a place that is given back goes to what is published") {
+  for (const char* name : kSchedulers) {
+    CAPTURE(name);
+    Claims claims(name, 2);
+    const int places = threads_of(name, 2);
+    std::vector<std::thread> callers;
+    std::vector<Gate> entered(static_cast<size_t>(places));
+    Gate leave;
+    std::atomic<int> right{0};
+    for (int i = 0; i < places; ++i) {
+      callers.emplace_back([&, i] {
+        right += on_caller(*claims.scheduler, [&](Worker&) {
+          entered[size_t(i)].open();
+          right += leave.wait();
+        });
+      });
+    }
+    for (Gate& gate : entered) REQUIRE(gate.wait());
+    CHECK_FALSE(on_caller(*claims.scheduler, [&](Worker&) { right = -100; }));
+    std::atomic<bool> ran{false};
+    claims.publish([&](Worker&) { ran = true; });
+    CHECK(claims.ended == 0);
+    CHECK_FALSE(ran);
+    leave.open();
+    claims.wait_ended(1);
+    for (std::thread& caller : callers) caller.join();
+    CHECK(ran);
+    CHECK(right == 2 * places);
+  }
+}
+
+// Both tiles wait for one another, so the run ends only if a helper comes, and comes again for the next kernel. The
+// kernels are counted by who ran them: no two threads use one scratch.
+TEST_CASE("a caller that expects much work is helped, kernel after kernel; one that expects little is not") {
+  for (const int threads : {2, 4}) {
+    CAPTURE(threads);
+    Claims claims("omp-tasks", threads);
+    if (!claims.scheduler->capabilities().shares_tiles) return;
+    struct Kernel {
+      Gate others;
+      std::atomic<int> arrived{0}, caller{-1}, wrong{0};
+    };
+    const auto meet = [](void* arg, int64_t, int worker) {
+      auto* const kernel = static_cast<Kernel*>(arg);
+      kernel->wrong += worker < 0;
+      if (++kernel->arrived == 2) kernel->others.open();
+      kernel->wrong += !kernel->others.wait();
+    };
+    int wrong = 0;
+    CHECK(on_caller(*claims.scheduler, [&](Worker& worker) {
+      worker.expect(1e9);
+      for (int k = 0; k < 50; ++k) {
+        Kernel kernel;
+        worker.run_tiles(2, meet, &kernel, 0);
+        wrong += kernel.wrong.load();
+      }
+    }));
+    CHECK(wrong == 0);
+    std::atomic<int> others{0};
+    CHECK(on_caller(*claims.scheduler, [&](Worker& worker) {
+      worker.expect(1000);
+      struct Own {
+        std::atomic<int>& others;
+        int worker;
+      } own{others, worker.index()};
+      worker.run_tiles(
+          100,
+          [](void* arg, int64_t, int by) {
+            const Own& caller = *static_cast<Own*>(arg);
+            caller.others += by != caller.worker;
+          },
+          &own, 0);
+    }));
+    CHECK(others == 0);
+  }
+}
+
+TEST_CASE("callers, claims and tiles at once: every tile runs once, and no scratch is used twice at a time") {
+  for (const int threads : {1, 2, 4}) {
+    CAPTURE(threads);
+    Claims claims("omp-tasks", threads);
+    struct Run {
+      std::array<std::atomic<int>, kMaxThreads> in_use{};
+      std::atomic<int> tiles{0}, wrong{0};
+    };
+    std::atomic<int> wrong{0}, refused{0};
+    const auto body = [&](Worker& worker) {
+      Run run;
+      worker.expect(1e6);
+      for (int k = 1; k <= 20; ++k) {
+        worker.run_tiles(
+            k,
+            [](void* arg, int64_t, int by) {
+              auto* const own = static_cast<Run*>(arg);
+              own->wrong += ++own->in_use[size_t(by)] != 1;
+              ++own->tiles;
+              --own->in_use[size_t(by)];
+            },
+            &run, 0);
+      }
+      wrong += run.wrong + (run.tiles != 210);
+    };
+    std::vector<std::thread> callers;
+    constexpr int kRounds = 100;
+    for (int i = 0; i < 3; ++i) {
+      callers.emplace_back([&] {
+        for (int round = 0; round < kRounds; ++round) refused += !on_caller(*claims.scheduler, body);
+      });
+    }
+    for (int i = 0; i < kRounds; ++i) claims.publish(body);
+    for (std::thread& caller : callers) caller.join();
+    claims.wait_ended(kRounds);
+    CHECK(wrong == 0);
+    CHECK(refused < 3 * kRounds);
+    CHECK(claims.most_running <= threads);
+  }
+}
+
+TEST_SUITE_END();
+
+}  // namespace ompipe::schedule
