@@ -158,6 +158,10 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
     if (chain_.size() == 1 && named.empty()) ready_.push_back({false, slot});
   }
   bool critical_waiting() override { return false; }
+  void publish_hot() override {}
+  void taken_hot() override {}
+  bool run_on_caller(schedule::CallerBody, void*) override { return false; }
+  void limit_hot(bool) override {}
 
   // Effects
   void read(const ReadOrder& order) override {
@@ -240,7 +244,8 @@ Result<Accounting> predict_accounting(const std::shared_ptr<const plan::Prepared
     options.threads = int(topology->cores().size());
   }
   if (Status status = tokens_suffice(options, *plan); !status.ok()) return status.error();
-  const PolicyOptions policy = policy_options(options);
+  PolicyOptions policy = policy_options(options);
+  policy.hot = false;  // it has no threads to run so; the bytes are the same
   exec::Frame frame(plan, policy.threads);
   if (Status status = frame.bind(context); !status.ok()) return status.error();
   Prediction prediction(policy, options.limits);

@@ -1,7 +1,9 @@
 // The state that a handle shares with the policy: done or not, how it ended, what it keeps alive.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 
@@ -15,9 +17,24 @@ class HandleHost {
  public:
   virtual ~HandleHost() = default;
   virtual void cancel(exec::Ref<Completion> handle) = 0;
+  // On a thread that is about to wait: runs the invocation here if it has been published and nobody has claimed it.
+  virtual void run_here(Completion& handle) = 0;
+};
+
+// Where a published invocation can be claimed: the slot, and what its word was then. Word 0: nowhere yet.
+struct HotTicket {
+  std::atomic<int32_t> slot{-1};  // written before `word`
+  std::atomic<uint64_t> word{0};
 };
 
 struct Completion final : exec::Counted {
+  Completion() = default;
+  // One of a pool, which outlives its references.
+  struct Pooled {};
+  explicit Completion(Pooled) : pooled_(true) {}
+  // As it was when it was made. Nobody refers to it.
+  void renew();
+
   // Once; wakes all waiters.
   void complete(Status status);
   void wait();
@@ -29,9 +46,14 @@ struct Completion final : exec::Counted {
   std::optional<Status> status;  // set once, under mutex
   Diagnostics diagnostics;       // written before `status` is set, constant after
   HandleHost* host = nullptr;    // set before the handle is given out; null: there is nothing to cancel
+  HotTicket ticket;
+  std::atomic<bool> cancelled{false};  // looked at between the segments of a hot run
 
  private:
-  void unreferenced() noexcept override { delete this; }
+  void unreferenced() noexcept override {
+    if (!pooled_) delete this;
+  }
+  const bool pooled_ = false;
 };
 
 using CompletionRef = exec::Ref<Completion>;

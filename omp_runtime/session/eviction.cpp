@@ -16,12 +16,39 @@ constexpr uint64_t kNoLiveRun = uint64_t(1) << 62;
 
 }  // namespace
 
+// The gang's bytes, from what is free or what idle hot slots hold.
+std::optional<arenas::Reservation> Policy::reserve_with_trim(const DomainBytes& gang) {
+  for (;;) {
+    std::optional<arenas::Reservation> reservation = budget_.reserve(gang, arenas::Urgency::critical);
+    if (reservation || !trim_helps(gang) || !trim_idle()) return reservation;
+  }
+}
+
+// Whether it is what frames take that stands in the way, and nothing that no frame gives.
+bool Policy::trim_helps(const DomainBytes& gang) const {
+  const arenas::BudgetUsage usage = budget_.usage();
+  const arenas::BudgetLimits limits = budget_.limits();
+  bool frames = false;
+  uint64_t all = 0;
+  for (Domain domain : arenas::kDomains) {
+    const uint64_t bytes = usage[domain].live_bytes + gang[domain];
+    if (domain != Domain::mapped) all += bytes;
+    if (bytes <= limits.domain_bytes[domain]) continue;
+    if (domain != Domain::execution && domain != Domain::io) return false;
+    frames = true;
+  }
+  return frames || all > limits.global_bytes;
+}
+
 // The gang's bytes, if evicting can make room for them at once. Victims whose pages are given back elsewhere are not
 // followed by more than the gang needs: it is asked for again when they are gone.
 std::optional<arenas::Reservation> Policy::reserve_with_eviction(const DomainBytes& gang) {
   for (;;) {
-    std::optional<arenas::Reservation> reservation = budget_.reserve(gang, arenas::Urgency::critical);
-    if (reservation || !eviction_helps(gang) || leaving_suffices(gang) || !evict_one()) return reservation;
+    std::optional<arenas::Reservation> reservation = reserve_with_trim(gang);
+    if (reservation) return reservation;
+    if (eviction_helps(gang) && !leaving_suffices(gang) && evict_one()) continue;
+    hot_blocked_ = hot_blocked_ || hot_.slots.filled() > 0;
+    return {};
   }
 }
 
@@ -63,21 +90,44 @@ bool Policy::eviction_suffices(const DomainBytes& gang) const {
   return fits_without(gang, evictable);
 }
 
-// False when nothing may go.
-bool Policy::evict_one() {
+// Of those that may lose something, the session whose object is used again last; null if there is none.
+SessionState* Policy::farthest_session() {
   SessionState* from = nullptr;
   for (SessionState* session : sessions_) {
-    if (session->kept > 0) continue;
+    if (session->kept > 0 || session->passed_over) continue;
+    see_hot_runs(*session);
     if (session->index_stale) refresh_index(*session);
     if (session->evictable.empty()) continue;
     if (!from || session->evictable.top_key() > from->evictable.top_key()) from = session;
   }
-  if (from) evict(*from, from->evictable.top());
-  return from != nullptr;
+  return from;
 }
 
+// False when nothing may go. A session that hot runs rely on is passed over while another one has something. If none
+// has, the farthest stays closed, so that its runs come to an end and new ones queue by age.
+bool Policy::evict_one() {
+  for (SessionState* session : sessions_) session->passed_over = false;
+  SessionState* pinned = nullptr;
+  while (SessionState* const from = farthest_session()) {
+    if (close_gate(*from)) {
+      evict(*from, from->evictable.top());
+      return true;
+    }
+    arm(*from);
+    from->passed_over = true;
+    if (!pinned) pinned = from;
+  }
+  if (!pinned) return false;
+  pinned->gate_held = true;
+  if (!close_gate(*pinned)) return false;
+  evict(*pinned, pinned->evictable.top());
+  return true;
+}
+
+// The session's gate is closed, and nobody has claimed it.
 void Policy::evict(SessionState& session, plan::ObjectId id) {
   const uint64_t start_ns = now_ns();
+  OMPIPE_CHECK(!session.gate.is_open(), "an eviction from a session that runs hot");
   session.evictable.remove(id);
   --session.resident;
   ++session.evictions;
@@ -96,10 +146,13 @@ void Policy::evict(SessionState& session, plan::ObjectId id) {
 // of which is expected to come round again. The plan knows it; LRU alone would lose everything on a cyclic walk.
 uint64_t Policy::eviction_key(const SessionState& session, plan::ObjectId id) const {
   const ObjectState& object = session.objects[size_t(id)];
-  if (session.options.evict_order == EvictOrder::lru || session.live_invocations == 0)
+  if (session.options.evict_order == EvictOrder::lru || (session.live_invocations == 0 && !session.hot_live))
     return kNoLiveRun + (kNoLiveRun - object.last_use);
   const uint64_t segments = session.plan->segments.size();
-  uint64_t nearest = kNoLiveRun;
+  // A session that runs hot comes round as a whole.
+  uint64_t nearest = session.hot_live
+                         ? session.clock + segments + uint64_t(session.plan->objects[size_t(id)].uses.front())
+                         : kNoLiveRun;
   for (const std::unique_ptr<Invocation>& invocation : live_) {
     if (invocation->session != &session) continue;
     const plan::SegmentId next = session.plan->next_use(id, invocation->created);
@@ -140,10 +193,12 @@ void Policy::close_idle_sessions() {
     SessionState& session = *sessions_[i];
     const bool busy =
         session.live_invocations + session.pending + session.preparations + session.in_flight + session.leaving > 0;
-    if (!session.closing || busy) {
+    if (!session.closing || busy || hot_busy(&session)) {
       ++i;
       continue;
     }
+    OMPIPE_CHECK(session.gate.close(), "a session is closed while it runs hot");
+    empty_slots(session);
     for (plan::ObjectId id = 0; id < plan::ObjectId(session.objects.size()); ++id) {
       if (session.store->state(id) == Residency::resident) {
         session.store->evict(id).reset();

@@ -54,12 +54,27 @@ class SharedTiles : public exec::TileRunner {
 }  // namespace
 
 FrameWork::~FrameWork() {
+  release_memory();
+  home_.take_back(std::move(frame_));
+}
+
+void FrameWork::release_memory() {
   frame_->detach();
-  for (OutputMemory* output : outputs_) {
-    if (output) output->drop();
+  for (OutputMemory*& output : outputs_) {
+    if (output) std::exchange(output, nullptr)->drop();
   }
   block_.reset();
-  home_.take_back(std::move(frame_));
+}
+
+bool FrameWork::reuse() {
+  const std::span<const uint64_t> needed = frame_->output_bytes();
+  if (!block_ || block_.bytes() < frame_->execution_bytes()) return false;
+  for (size_t i = 0; i < needed.size(); ++i) {
+    if (needed[i] == 0) continue;
+    if (!outputs_[i] || outputs_[i]->bytes() < needed[i] || !outputs_[i]->free()) return false;
+  }
+  attach_frame();
+  return true;
 }
 
 Status FrameWork::bind(exec::RuntimeContext& context) {

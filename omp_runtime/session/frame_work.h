@@ -7,6 +7,7 @@
 #include "ompipe/exec/frame.h"
 #include "output_memory.h"
 #include "policy_state.h"
+#include "row_fetches.h"
 
 namespace ompipe::session {
 
@@ -16,6 +17,7 @@ class FrameHome {
   virtual ~FrameHome() = default;
   virtual void take_back(std::unique_ptr<exec::Frame> frame) = 0;
   virtual std::shared_ptr<void> runtime() const = 0;  // kept by every output that a caller holds
+  virtual std::span<const RowTable> tables() const = 0;
 };
 
 // One thread at a time.
@@ -31,6 +33,15 @@ class FrameWork : public InvocationWork {
   std::span<const uint64_t> output_bytes() const override { return frame_->output_bytes(); }
   void attach(arenas::Allocation block, std::vector<arenas::Allocation> outputs) override;
   void finish(bool succeeded) override;
+
+  // Whether the memory that it has holds what the last bind asked for and no caller holds a result there; it is
+  // attached then, as by attach. Allocates nothing.
+  bool reuse();
+  // Gives its memory back; what is bound stays bound.
+  void release_memory();
+  double predicted_ns() const { return frame_->predicted_ns(); }
+  // Of the tables that what is bound could have read by rows.
+  std::vector<RowFetch> rows() const { return row_fetches(home_.tables(), *context_); }
 
   // On a compute thread; the segment's requirements are resident and pinned.
   Status run_segment(plan::SegmentId segment, const store::PreparedStore& store, std::span<const RowFetch> rows,

@@ -112,6 +112,7 @@ void Policy::publish(SessionState& session, plan::ObjectId id) {
   forget_in_flight(session, id);
   ++session.resident;
   used(session, id);
+  arm(session);
   scheduler_->publish(object.token);
   Observer& observer = effects_.observer();
   observer.on_milestone(Milestone::first_publish, start_ns);

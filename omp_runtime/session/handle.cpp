@@ -4,6 +4,18 @@
 
 namespace ompipe::session {
 
+// Strings and lists keep their room.
+void Completion::renew() {
+  status.reset();
+  diagnostics.failed_task.clear();
+  diagnostics.suppressed.clear();
+  diagnostics.segment_wait_s.clear();
+  diagnostics.submission_s = 0;
+  diagnostics.hot = false;
+  ticket.word.store(0, std::memory_order_relaxed);
+  cancelled.store(false, std::memory_order_relaxed);
+}
+
 void Completion::complete(Status end) {
   std::lock_guard lock(mutex);
   OMPIPE_CHECK(!status, "a handle was completed twice");
@@ -20,6 +32,15 @@ bool Completion::ready() {
   std::lock_guard lock(mutex);
   return status.has_value();
 }
+
+namespace {
+
+void wait_for(Completion& completion) {
+  if (completion.host) completion.host->run_here(completion);
+  completion.wait();
+}
+
+}  // namespace
 
 ExecutionHandle::ExecutionHandle() = default;
 ExecutionHandle::ExecutionHandle(ExecutionHandle&&) noexcept = default;
@@ -42,14 +63,14 @@ void ExecutionHandle::let_go() {
     leave_alone(completion_);
     leave_alone(keep_alive_);
   } else {
-    completion_->wait();
+    wait_for(*completion_);
   }
 }
 
 Status ExecutionHandle::Wait() const {
   OMPIPE_CHECK(valid(), "Wait on a handle that was moved from");
   if (completion_->home.left()) return HomeProcess::error("wait", "handle");
-  completion_->wait();
+  wait_for(*completion_);
   return *completion_->status;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "hot_runs.h"
 #include "policy.h"
 
 namespace ompipe::session {
@@ -24,7 +25,7 @@ uint64_t rounded_outputs(const InvocationWork& work) {
 }  // namespace
 
 void Policy::submit(std::unique_ptr<Invocation> invocation) {
-  invocation->age = next_age_++;
+  if (invocation->age == 0) invocation->age = hot_.next_age();  // one that was to run hot keeps its own
   const Status status = fits(*invocation->session, BlockArena::rounded_bytes(invocation->work->execution_bytes()),
                              rounded_outputs(*invocation->work));
   if (!status.ok()) {
@@ -32,7 +33,9 @@ void Policy::submit(std::unique_ptr<Invocation> invocation) {
     return;
   }
   ++invocation->session->pending;
-  pending_.push_back(std::move(invocation));
+  const auto younger =
+      std::find_if(pending_.begin(), pending_.end(), [&](const auto& other) { return other->age > invocation->age; });
+  pending_.insert(younger, std::move(invocation));
 }
 
 // Ends an invocation that has never started. It is destroyed before its handle is terminal: it may hold the last but
@@ -46,37 +49,46 @@ void Policy::refuse(std::unique_ptr<Invocation> invocation, Status status) {
 
 void Policy::start_invocations() {
   while (!pending_.empty()) {
-    if (free_slots_.empty() || !start(*pending_.front())) return;
+    const Start started = start(*pending_.front());
+    if (started == Start::pending) return;
     Invocation& invocation = *pending_.front();
     --invocation.session->pending;
-    live_.push_back(std::move(pending_.front()));
+    if (started != Start::hot) live_.push_back(std::move(pending_.front()));
     pending_.erase(pending_.begin());
-    if (invocation.slot < 0) finish(invocation);
+    if (started == Start::failed) finish(invocation);
   }
 }
 
 // Reserves execution and output bytes together, and only if the largest gang of every session still fits beside all of
-// them that are live: so a started chain can always finish. False: stays pending. True without a slot: failed.
-bool Policy::start(Invocation& invocation) {
+// them that are live: so a started chain can always finish. What has everything resident is published to run hot.
+Policy::Start Policy::start(Invocation& invocation) {
+  const int hot_slot = take_hot_slot(*invocation.session);
+  if (hot_slot < 0 && free_slots_.empty()) return Start::pending;
   const uint64_t execution_bytes = BlockArena::rounded_bytes(invocation.work->execution_bytes());
   const uint64_t output_bytes = rounded_outputs(*invocation.work);
-  const arenas::BudgetUsage usage = budget_.usage();
-  Status room = ok_status();
-  for (const SessionState* session : sessions_) {
-    if (room.ok()) {
-      room = fits(*session, usage[Domain::execution].live_bytes + execution_bytes,
-                  usage[Domain::io].live_bytes + output_bytes);
+  const auto find_room = [&] {
+    const arenas::BudgetUsage usage = budget_.usage();
+    Status room = ok_status();
+    for (const SessionState* session : sessions_) {
+      if (room.ok()) {
+        room = fits(*session, usage[Domain::execution].live_bytes + execution_bytes,
+                    usage[Domain::io].live_bytes + output_bytes);
+      }
     }
-  }
+    return room;
+  };
+  Status room = find_room();
+  while (!room.ok() && trim_idle()) room = find_room();
   std::optional<arenas::Reservation> reservation;
   if (room.ok())
     reservation = reserve_with_eviction({{Domain::execution, execution_bytes}, {Domain::io, output_bytes}});
   if (!reservation) {
+    if (hot_slot >= 0) hot_.slots.put_empty(hot_slot);
     // Live invocations will give bytes back; without any, only results in callers' hands stand in the way, or loads in
     // flight.
-    const bool hopeless = live_.empty() && !room.ok();
-    if (hopeless) invocation.error = room.error();
-    return hopeless;
+    if (room.ok() || !live_.empty() || hot_busy(nullptr)) return Start::pending;
+    invocation.error = room.error();
+    return Start::failed;
   }
   Result<arenas::Allocation> block = execution_.allocate(*reservation, invocation.work->execution_bytes());
   std::vector<arenas::Allocation> outputs;
@@ -89,6 +101,10 @@ bool Policy::start(Invocation& invocation) {
   }
   OMPIPE_CHECK(block.ok(), "the system has no memory for bytes within the budget");
   invocation.work->attach(std::move(*block), std::move(outputs));
+  if (hot_slot >= 0) {
+    publish_hot(invocation, hot_slot);
+    return Start::hot;
+  }
   invocation.slot = free_slots_.back();
   free_slots_.pop_back();
   slots_[size_t(invocation.slot)] = &invocation;
@@ -98,7 +114,7 @@ bool Policy::start(Invocation& invocation) {
   invocation.ready_since_ns = now_ns();
   ++session.live_invocations;
   session.index_stale = true;
-  return true;
+  return Start::live;
 }
 
 // Oldest first. Nobody overtakes a refused elder, not even with a segment that misses nothing.
@@ -165,7 +181,6 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
       return Grant::refused;
     }
     reservation = std::move(*granted);
-    invocation.hot = false;
   }
   Invocation::LiveSegment live{invocation.created, {}};
   named_scratch_.clear();
@@ -181,7 +196,6 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
       admit(session, id, Priority::critical, reservation.split(session.need_of(id)));
     }
     if (session.store->state(id) == Residency::resident) continue;
-    invocation.hot = false;
     raise(session, id, Priority::critical);
     ++session.objects[size_t(id)].named;
     live.named.push_back(id);
@@ -259,7 +273,8 @@ void Policy::fail(Invocation& invocation, const Error& error, const std::string&
   for (size_t i = size_t(invocation.done); i < segments.size(); ++i) diagnostics.suppressed.push_back(segments[i].name);
 }
 
-void Policy::cancel(const Completion& handle) {
+void Policy::cancel(Completion& handle) {
+  if (withdraw_hot(hot_, *scheduler_, handle)) return;
   for (const std::unique_ptr<Preparation>& preparation : preparations_) {
     if (preparation->completion.get() == &handle && !preparation->error) {
       preparation->error =
@@ -296,9 +311,11 @@ void Policy::finish(Invocation& invocation) {
     session.index_stale = true;
   }
   invocation.work->finish(succeeded);
-  if (succeeded) effects_.observer().on_milestone(Milestone::first_output, now_ns());
+  if (succeeded) {
+    effects_.observer().on_milestone(Milestone::first_output, now_ns());
+    keep_frame(invocation);
+  }
   const CompletionRef completion = invocation.completion;
-  completion->diagnostics.hot = invocation.hot;
   const Status status = succeeded ? ok_status() : Status(*invocation.error);
   const auto found =
       std::find_if(live_.begin(), live_.end(), [&](const auto& item) { return item.get() == &invocation; });

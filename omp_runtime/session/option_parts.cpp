@@ -28,6 +28,7 @@ PolicyOptions policy_options(const RuntimeOptions& options) {
   PolicyOptions result;
   result.threads = options.scheduler == "sequential" ? 1 : options.threads;
   result.io_threads = options.io_threads;
+  result.hot = true;
   if (options.load_tokens > 0) result.load_tokens = options.load_tokens;
   if (options.publish_tokens > 0) result.publish_tokens = options.publish_tokens;
   result.load_tokens =

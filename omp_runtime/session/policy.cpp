@@ -90,7 +90,11 @@ Policy::Policy(const PolicyOptions& options, arenas::Budget& budget, BlockArena&
 
 Policy::~Policy() = default;
 
-void Policy::bind(SessionState& session) { sessions_.push_back(&session); }
+void Policy::bind(SessionState& session) {
+  session.instance = ++last_instance_;
+  sessions_.push_back(&session);
+  arm(session);
+}
 
 void Policy::close(SessionState& session, Completion& done) { session.closing = &done; }
 
@@ -155,6 +159,7 @@ void Policy::discarded(SessionState& session, plan::ObjectId object) {
 
 void Policy::pump() {
   do {
+    for (SessionState* session : sessions_) session->gate_held = false;
     start_invocations();
     if (create_segments() || (withdraw_preparations() && create_segments())) {
       serve_preparations();
@@ -163,8 +168,10 @@ void Policy::pump() {
     top_up_rows();
     top_up_chunks();
     open_gates();
-  } while (finish_preparations());  // what one gives back others may wait for
+    // What a preparation gives back others may wait for.
+  } while (finish_preparations() || look_again());
   close_idle_sessions();
+  arm_gates();
 }
 
 uint64_t Policy::plan_position(const SessionState& session, plan::ObjectId object) const {
@@ -209,6 +216,8 @@ std::string Policy::audit() const {
   expect("live invocations", live_.size() + pending_.size(), 0);
   expect("preparations", preparations_.size(), 0);
   expect("bytes in flight", bytes_in_flight_, 0);
+  expect("busy hot slots", hot_.slots.busy(), 0);
+  if (sessions_.empty()) expect("hot slots", size_t(hot_.slots.filled()), 0);
   for (const SessionState* session : sessions_) {
     for (const ObjectState& object : session->objects) expect("pins", size_t(object.pins + object.named), 0);
   }

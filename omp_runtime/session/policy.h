@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "hot_slots.h"
 #include "policy_state.h"
 
 namespace ompipe::session {
@@ -41,6 +42,7 @@ class Effects {
 struct PolicyOptions {
   int threads = 1, io_threads = 2;
   int load_tokens = schedule::kDefaultLoadTokens, publish_tokens = schedule::kDefaultPublishTokens;
+  bool hot = false;  // what has everything resident runs hot
 };
 
 struct PolicyCounters {
@@ -62,12 +64,15 @@ class Policy {
              Completion& done);  // completes once nothing of the session is in flight; its bytes are back
   void submit(std::unique_ptr<Invocation> invocation);
   void prepare(std::unique_ptr<Preparation> preparation);
-  void cancel(const Completion& handle);
+  void cancel(Completion& handle);
   void read_done(uint64_t id, std::optional<Error> error);
   void prepacked(schedule::LoadToken token);
   void segment_done(schedule::SlotToken slot);
   void discarded(SessionState& session, plan::ObjectId object);
   void pump();
+
+  // Shared with the threads that run hot; any thread.
+  HotShared& hot() { return hot_; }
 
   // For bodies, on compute threads, while their task is opened and unreported.
   Load& load(schedule::LoadToken token) { return loads_[size_t(token)]; }
@@ -102,7 +107,8 @@ class Policy {
   // invocations.cpp
   void refuse(std::unique_ptr<Invocation> invocation, Status status);
   void start_invocations();
-  bool start(Invocation& invocation);
+  enum class Start : uint8_t { pending, live, hot, failed };
+  Start start(Invocation& invocation);
   bool create_segments();
   struct SegmentNeed {
     size_t missing = 0;  // tokens of each pool
@@ -117,6 +123,19 @@ class Policy {
   void finish(Invocation& invocation);
   void note_segment(Invocation& invocation, plan::SegmentId segment);
 
+  // hot.cpp
+  void arm(SessionState& session);
+  void arm_gates();
+  int take_hot_slot(const SessionState& session);
+  void publish_hot(Invocation& invocation, int slot);
+  void keep_frame(Invocation& invocation);
+  bool trim_idle();
+  void empty_slots(const SessionState& session);
+  bool hot_busy(const SessionState* session);
+  bool look_again();
+  bool close_gate(SessionState& session);
+  void see_hot_runs(SessionState& session);
+
   // preparations.cpp
   void serve_preparations();
   Status fits(const Preparation& preparation) const;
@@ -124,7 +143,7 @@ class Policy {
   bool admit_alone(SessionState& session, plan::ObjectId object);
   void advance(Preparation& preparation);
   bool withdraw_preparations();
-  bool nothing_under_way() const;
+  bool nothing_under_way();
   void object_settled(SessionState& session, plan::ObjectId object, const std::optional<Error>& error);
   bool finish_preparations();
   Preparation* reserved_by(const SessionState& session, plan::ObjectId object) const;
@@ -164,11 +183,14 @@ class Policy {
   void forget_in_flight(SessionState& session, plan::ObjectId object);
 
   // eviction.cpp
+  std::optional<arenas::Reservation> reserve_with_trim(const arenas::DomainBytes& gang);
+  bool trim_helps(const arenas::DomainBytes& gang) const;
   std::optional<arenas::Reservation> reserve_with_eviction(const arenas::DomainBytes& gang);
   bool eviction_helps(const arenas::DomainBytes& gang) const;
   bool leaving_suffices(const arenas::DomainBytes& gang) const;
   bool eviction_suffices(const arenas::DomainBytes& gang) const;
   bool fits_without(const arenas::DomainBytes& gang, uint64_t leaving) const;
+  SessionState* farthest_session();
   bool evict_one();
   void evict(SessionState& session, plan::ObjectId object);
   uint64_t eviction_key(const SessionState& session, plan::ObjectId object) const;
@@ -207,10 +229,14 @@ class Policy {
   std::vector<schedule::SlotToken> free_slots_;
   std::vector<schedule::PublishToken> named_scratch_;
   int open_ = 0;  // opened prepacks that have not reported, no-ops apart
-  uint64_t next_age_ = 1, bytes_in_flight_ = 0, last_task_ = 0;
+  uint64_t bytes_in_flight_ = 0, last_task_ = 0;
   uint64_t leaving_bytes_ = 0;  // prepared, of evicted objects whose pages are being given back
   uint32_t sequence_ = 0;
   PolicyCounters counters_;
+  HotShared hot_;
+  bool hot_blocked_ = false;  // something was refused that a hot run may hold
+  bool cold_lives_ = false;   // as the scheduler was told
+  uint32_t last_instance_ = 0;
 };
 
 }  // namespace ompipe::session

@@ -13,6 +13,7 @@
 #include "body_clock.h"
 #include "completion.h"
 #include "eviction_index.h"
+#include "hot_gate.h"
 #include "ompipe/arenas/block_arena.h"
 #include "ompipe/arenas/window.h"
 #include "ompipe/io/payload.h"
@@ -90,7 +91,6 @@ struct Invocation {
   std::array<BodyTimes, schedule::kSegmentsAhead>
       times;                    // of segment s at s % kSegmentsAhead, until it has been reported
   uint64_t ready_since_ns = 0;  // the chain's last end, or its start
-  bool hot = true;              // nothing was missing
 };
 
 struct Preparation {
@@ -145,6 +145,13 @@ struct SessionState {
   size_t resident = 0;
   bool fully_prepared = false;
   Completion* closing = nullptr;
+
+  uint32_t instance = 0;     // of the session in its runtime, from 1
+  HotGate gate;              // open while everything is resident; any thread
+  bool gate_held = false;    // closed for a gang that its hot runs stand in the way of, in this pump
+  bool passed_over = false;  // by the eviction that is under way
+  bool hot_live = false;     // a hot run of it is published, runs, or is expected: as evicting last saw it
+  uint64_t hot_seen_ns = 0;  // the end of the last hot run that its clock has counted
 };
 
 // One chunk on its way. Serial context, but while its prepack runs (from open_load to its report) that body reads it,

@@ -71,7 +71,7 @@ bool Policy::start(Preparation& preparation) {
   }
   if (!preparation.fill_to_limit && missing[Domain::prepared] > 0) {
     ++session.kept;
-    std::optional<arenas::Reservation> reservation = budget_.reserve(missing, arenas::Urgency::critical);
+    std::optional<arenas::Reservation> reservation = reserve_with_trim(missing);
     if (!reservation && eviction_suffices(missing)) reservation = reserve_with_eviction(missing);
     --session.kept;
     if (!reservation) {
@@ -96,7 +96,9 @@ bool Policy::start(Preparation& preparation) {
 }
 
 // Whether an event of the policy's own may still give bytes back.
-bool Policy::nothing_under_way() const { return live_.empty() && in_flight_.empty() && leaving_bytes_ == 0; }
+bool Policy::nothing_under_way() {
+  return live_.empty() && in_flight_.empty() && leaving_bytes_ == 0 && !hot_busy(nullptr);
+}
 
 // Preparations that have reserved bytes which they have not drawn give them back to a refused gang, and are pending
 // again: held, they would wait for staging beside invocations that wait for them. True if there were any.

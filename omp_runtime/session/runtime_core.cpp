@@ -90,7 +90,8 @@ RuntimeCore::RuntimeCore(const RuntimeOptions& options, arenas::Topology topolog
       preparation_(budget_, block_arena(Domain::preparation, options.limits, binding(Domain::preparation))),
       execution_(budget_, block_arena(Domain::execution, options.limits, binding(Domain::execution))),
       io_arena_(budget_, block_arena(Domain::io, options.limits, binding(Domain::io))),
-      policy_(policy_options(options), budget_, preparation_, execution_, io_arena_, *this) {}
+      policy_(policy_options(options), budget_, preparation_, execution_, io_arena_, *this),
+      hot_runs_(policy_.hot(), *this) {}
 
 // The scheduler named, or the fallback if the environment forbids that one; then the I/O service, which reports to it.
 Status RuntimeCore::start() {
@@ -134,6 +135,7 @@ void RuntimeCore::submit(std::unique_ptr<Preparation> wanted) {
 }
 
 void RuntimeCore::cancel(CompletionRef handle) {
+  if (hot_runs_.cancel(*handle)) return;
   scheduler_->post({.kind = cancellation, .payload = std::make_unique<CompletionRef>(std::move(handle)).release()});
 }
 
@@ -174,6 +176,8 @@ void RuntimeCore::on_message(const Message& message) {
     case discard_finished:
       policy_.discarded(*static_cast<SessionState*>(message.payload), message.id);
       break;
+    case released:
+      break;  // the pump that follows looks again
     case function:
       (*static_cast<std::function<void()>*>(message.payload))();
       break;

@@ -9,6 +9,7 @@
 
 #include "discarder.h"
 #include "home_process.h"
+#include "hot_runs.h"
 #include "ompipe/arenas/mutex.h"
 #include "ompipe/arenas/placement.h"
 #include "ompipe/arenas/topology.h"
@@ -18,13 +19,13 @@
 
 namespace ompipe::session {
 
-class RuntimeCore : public schedule::Director, public Effects, public HandleHost, public io::CompletionSink {
+class RuntimeCore : public schedule::Director, public Effects, public HotHost, public io::CompletionSink {
  public:
   static Result<std::unique_ptr<RuntimeCore>> open(const RuntimeOptions& options);
   ~RuntimeCore() override;
 
   // Any thread. Served in the serial context.
-  void submit(std::unique_ptr<Invocation> invocation);
+  void submit(std::unique_ptr<Invocation> invocation) override;
   void submit(std::unique_ptr<Preparation> preparation);
   // Any thread but the runtime's own: runs `function` in the serial context and waits for it.
   void call(std::function<void()> function);
@@ -34,6 +35,7 @@ class RuntimeCore : public schedule::Director, public Effects, public HandleHost
   arenas::Budget& budget() { return budget_; }
   arenas::MemoryBinding binding(arenas::Domain domain) const { return placement_.binding(domain); }
   Policy& policy() { return policy_; }
+  HotRuns& hot_runs() { return hot_runs_; }
   int workers() const { return scheduler_->threads(); }
   RuntimeFigures figures();
   Status audit();
@@ -43,6 +45,8 @@ class RuntimeCore : public schedule::Director, public Effects, public HandleHost
   void segment(schedule::SlotToken slot, schedule::Worker& worker) noexcept override;
   void on_message(const schedule::Message& message) override;
   void pump() override { policy_.pump(); }
+  int run_claimable(schedule::Worker& worker) noexcept override { return hot_runs_.run_claimable(worker); }
+  void ran_claimable(int slot) noexcept override { hot_runs_.ran_claimable(slot); }
   // A scheduler that reads by itself may ask before start() has made the service.
   bool read_one() override { return reads_open_.load(std::memory_order_acquire) && io_->run_one(); }
   void thread_started(schedule::ThreadRole role, int index) override;
@@ -54,8 +58,11 @@ class RuntimeCore : public schedule::Director, public Effects, public HandleHost
   Observer& observer() override { return *observer_; }
   int32_t executor() const override { return executor_; }
 
-  // HandleHost
+  // HotHost
   void cancel(CompletionRef handle) override;
+  void run_here(Completion& handle) override { hot_runs_.run_here(handle); }
+  schedule::Scheduler& scheduler() override { return *scheduler_; }
+  void hot_released() override { scheduler_->post({.kind = released}); }
 
   // io::CompletionSink
   void complete(io::Completion completion) noexcept override;
@@ -67,6 +74,7 @@ class RuntimeCore : public schedule::Director, public Effects, public HandleHost
     cancellation,
     read_finished,
     discard_finished,
+    released,
     function
   };
 
@@ -90,6 +98,7 @@ class RuntimeCore : public schedule::Director, public Effects, public HandleHost
   arenas::Budget budget_;
   arenas::BlockArena preparation_, execution_, io_arena_;
   Policy policy_;
+  HotRuns hot_runs_;
   bool fallback_used_ = false;
   bool inline_reads_ = false;
   std::atomic<uint64_t> portable_read_bytes_{0};

@@ -20,7 +20,6 @@ class SessionCore : public std::enable_shared_from_this<SessionCore>, public Fra
 
   RuntimeCore& core() { return runtime_->core(); }
   SessionState& state() { return *state_; }
-  const std::vector<RowTable>& tables() const { return tables_; }
 
   std::unique_ptr<exec::Frame> take_frame() {
     {
@@ -35,6 +34,7 @@ class SessionCore : public std::enable_shared_from_this<SessionCore>, public Fra
   }
   // FrameHome
   std::shared_ptr<void> runtime() const override { return runtime_; }
+  std::span<const RowTable> tables() const override { return tables_; }
   void take_back(std::unique_ptr<exec::Frame> frame) override {
     std::lock_guard lock(mutex_);
     frames_.push_back(std::move(frame));
@@ -123,19 +123,43 @@ ExecutionHandle RuntimeSession::PrepareAsync() {
   return core_->handle(completion);
 }
 
+namespace {
+
+// Their memory may be what the next run writes to.
+void let_go(exec::RuntimeContext& context) {
+  for (exec::NamedTensor& output : context.outputs) output.tensor = {};
+}
+
+}  // namespace
+
+Status RuntimeSession::Run(exec::RuntimeContext& context) {
+  RuntimeCore& core = core_->core();
+  if (!core.home().left()) {
+    let_go(context);
+    if (std::optional<Status> status = core.hot_runs().run_now(core_->state(), context)) return *std::move(status);
+  }
+  return RunAsync(context).Wait();
+}
+
 ExecutionHandle RuntimeSession::RunAsync(exec::RuntimeContext& context) {
   if (core_->core().home().left()) return in_forked_child("run", plan());
   const uint64_t start_ns = now_ns();
+  let_go(context);
+  std::unique_ptr<FrameWork> work;
+  if (CompletionRef hot = core_->core().hot_runs().submit(core_->state(), context, start_ns, work))
+    return core_->handle(std::move(hot));
   const CompletionRef completion = core_->new_completion();
-  auto work = std::make_unique<FrameWork>(core_->take_frame(), *core_);
-  if (Status status = work->bind(context); !status.ok()) {
-    completion->complete(std::move(status));
-    return core_->handle(completion);
+  if (!work) {
+    work = std::make_unique<FrameWork>(core_->take_frame(), *core_);
+    if (Status status = work->bind(context); !status.ok()) {
+      completion->complete(std::move(status));
+      return core_->handle(completion);
+    }
   }
   auto invocation = std::make_unique<Invocation>();
   invocation->session = &core_->state();
   invocation->completion = completion;
-  invocation->rows = row_fetches(core_->tables(), context);
+  invocation->rows = work->rows();
   invocation->work = std::move(work);
   invocation->completion->diagnostics.segment_wait_s.reserve(core_->state().plan->segments.size());
   completion->diagnostics.submission_s = double(now_ns() - start_ns) * 1e-9;

@@ -144,10 +144,12 @@ class World::FakeWork : public InvocationWork {
     outputs_ = std::move(outputs);
   }
   void finish(bool succeeded) override {
-    block_.reset();
     if (succeeded) std::move(outputs_.begin(), outputs_.end(), std::back_inserter(kept_));
     outputs_.clear();
   }
+
+  // The same work before its memory was attached.
+  std::unique_ptr<FakeWork> unattached() const { return std::make_unique<FakeWork>(spec_, kept_); }
 
  private:
   const RunSpec spec_;
@@ -166,8 +168,8 @@ World::World(const WorldOptions& options)
       publishes_(size_t(options.publish_tokens)),
       chains_(schedule::kMaxSlots),
       policy_(std::make_unique<Policy>(
-          PolicyOptions{options.threads, options.io_threads, options.load_tokens, options.publish_tokens}, budget_,
-          preparation_, execution_, io_, static_cast<Effects&>(*this))) {
+          PolicyOptions{options.threads, options.io_threads, options.load_tokens, options.publish_tokens, options.hot},
+          budget_, preparation_, execution_, io_, static_cast<Effects&>(*this))) {
   policy_->set_scheduler(*this);
 }
 
@@ -194,6 +196,16 @@ SessionState& World::bind(PlanPointer plan, const SessionOptions& options) {
 Handle World::run(SessionState& session, const RunSpec& spec) {
   auto invocation = std::make_unique<Invocation>();
   Handle handle{make_completion()};
+  // A kept frame is published without a word to the policy.
+  HotSlots& slots = policy_->hot().slots;
+  const int slot = session.gate.is_open() ? slots.take_idle(session.instance) : -1;
+  if (slot >= 0) {
+    slots[slot].completion = handle.completion;
+    slots[slot].age = policy_->hot().next_age();
+    slots.publish(slot, session.instance, handle.completion->ticket);
+    ++published_;
+    return handle;
+  }
   invocation->session = &session;
   invocation->completion = handle.completion;
   invocation->work = std::make_unique<FakeWork>(spec, outputs);
@@ -350,6 +362,9 @@ bool World::discard(SessionState& session, ObjectId object, arenas::Allocation a
       expect(std::find(needs.begin(), needs.end(), object) == needs.end(), "an object is evicted under its consumer");
     }
   }
+  for (const uint64_t slot : hot_running_) {
+    expect(policy_->hot().slots[int(slot)].session != &session, "an object is evicted under a hot run");
+  }
   log_.push_back("evict " + name(&session, object));
   if (!options_.discards_later) return true;
   discards_.push_back({&session, object, std::move(allocation)});
@@ -392,6 +407,8 @@ std::vector<Event> World::possible() const {
     if (!chains_[slot].empty() && chains_[slot].front().started) events.push_back({Event::Kind::finish_segment, slot});
   }
   if (!discards_.empty()) events.push_back({Event::Kind::discard, 0});
+  if (published_ > 0) events.push_back({Event::Kind::start_hot, 0});
+  for (const uint64_t slot : hot_running_) events.push_back({Event::Kind::finish_hot, slot});
   return events;
 }
 
@@ -428,6 +445,11 @@ void World::apply(const Event& event, std::optional<Error> error) {
       policy_->discarded(*item.session, item.object);
       break;
     }
+    case Event::Kind::start_hot:
+      return claim_hot();
+    case Event::Kind::finish_hot:
+      if (!leave_hot(event.id, std::move(error))) return;
+      break;
   }
   // A start is no event of the policy's, unless the last critical one makes room for what was held back.
   const bool start = event.kind == Event::Kind::start_pack || event.kind == Event::Kind::start_segment;
@@ -461,6 +483,47 @@ void World::finish_started_segment(size_t slot, std::optional<Error> error) {
   for (const PublishToken token : chains_[slot].front().named) --publishes_[size_t(token)].named;
   chains_[slot].pop_front();
   policy_->segment_done(SlotToken(slot));
+}
+
+// As HotRuns does, without a thread: what it does at once is one event here.
+void World::claim_hot() {
+  HotShared& hot = policy_->hot();
+  const int index = hot.slots.claim_oldest();
+  REQUIRE(index >= 0);
+  --published_;
+  HotSlot& slot = hot.slots[index];
+  if (slot.session->gate.claim()) {
+    log_.push_back(fmt::format("hot {}", slot.age));
+    hot_running_.push_back(uint64_t(index));
+    for (ObjectId object = 0; object < ObjectId(slot.session->objects.size()); ++object)
+      expect(slot.session->store->state(object) == Residency::resident, "a run is hot and not all of it is resident");
+    return;
+  }
+  log_.push_back(fmt::format("cold {}", slot.age));
+  auto invocation = std::make_unique<Invocation>();
+  invocation->session = slot.session;
+  invocation->completion = std::move(slot.completion);
+  invocation->age = slot.age;
+  slot.work->finish(false);
+  invocation->work = static_cast<FakeWork&>(*slot.work).unattached();
+  slot.work.reset();
+  policy_->submit(std::move(invocation));
+  hot.slots.put_empty(index);
+  settle();
+}
+
+// True if the policy is to be told.
+bool World::leave_hot(size_t index, std::optional<Error> error) {
+  HotShared& hot = policy_->hot();
+  REQUIRE(std::erase(hot_running_, uint64_t(index)) == 1);
+  HotSlot& slot = hot.slots[int(index)];
+  slot.work->finish(!error);
+  slot.session->gate.leave(now_ns(), 1);
+  const CompletionRef completion = std::move(slot.completion);
+  completion->diagnostics.hot = true;
+  hot.slots.put_idle(int(index), slot.session->instance);
+  completion->complete(error ? Status(*error) : ok_status());
+  return hot.take_waiting();
 }
 
 void World::drain(const std::function<size_t(size_t)>& choose) {

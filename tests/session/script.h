@@ -47,6 +47,7 @@ struct WorldOptions {
   int load_tokens = 16, publish_tokens = 16;
   arenas::BudgetLimits limits = {};
   bool discards_later = false;  // an evicted object's bytes go back at an event of their own
+  bool hot = false;             // what has everything resident runs hot, by events start_hot and finish_hot
 };
 
 // Limits with one domain bounded.
@@ -69,7 +70,16 @@ struct Handle {
 
 // Something that can happen next.
 struct Event {
-  enum class Kind : uint8_t { read, start_pack, finish_pack, start_segment, finish_segment, discard } kind;
+  enum class Kind : uint8_t {
+    read,
+    start_pack,
+    finish_pack,
+    start_segment,
+    finish_segment,
+    discard,
+    start_hot,   // the oldest published run is claimed, and handed back if its session's gate is closed
+    finish_hot,  // no event of the policy's, unless it waits for one
+  } kind;
   uint64_t id;  // of the read; the token; the slot; the discard's index
 };
 
@@ -93,7 +103,8 @@ class World : private schedule::Scheduler, private Effects {
 
   // What was asked for since the last call: "read a0.0 critical", "promote a0.0 critical", "open a0.0 speculative",
   // "hurry a0.0" (an opened prepack was promoted), "publish a0" (its gate, also after a failure), "segment 1.0",
-  // "evict a0"; "publish rows" for the gate of a table's slices.
+  // "evict a0"; "publish rows" for the gate of a table's slices; "hot 2" for a run that was claimed, "cold 2" for one
+  // that was handed back.
   Log take_log();
 
   // In a fixed order.
@@ -113,10 +124,14 @@ class World : private schedule::Scheduler, private Effects {
   void finish_segment(const Handle& handle, std::optional<Error> error = {});
   void segment(const Handle& handle);
   void discard();  // the oldest
+  // A claimed run, by slot, is finished; the oldest one that is running.
+  void start_hot() { apply({Event::Kind::start_hot, 0}); }
+  void finish_hot(std::optional<Error> error = {}) { apply({Event::Kind::finish_hot, hot_running_.at(0)}, error); }
+  int published() const { return published_; }
 
   store::Residency state(SessionState& session, ObjectId object) const { return session.store->state(object); }
   const arenas::Budget& budget() const { return budget_; }
-  const Policy& policy() const { return *policy_; }
+  Policy& policy() { return *policy_; }
   int opened_unfinished() const;
   Outputs outputs;
 
@@ -155,6 +170,10 @@ class World : private schedule::Scheduler, private Effects {
   void publish(schedule::PublishToken token) override;
   void create_segment(schedule::SlotToken slot, std::span<const schedule::PublishToken> named) override;
   bool critical_waiting() override;
+  void publish_hot() override { ++published_; }
+  void taken_hot() override { --published_; }
+  bool run_on_caller(schedule::CallerBody, void*) override { return false; }
+  void limit_hot(bool) override {}
 
   // Effects
   void read(const ReadOrder& order) override;
@@ -163,6 +182,8 @@ class World : private schedule::Scheduler, private Effects {
   Observer& observer() override;
   int32_t executor() const override { return 0; }
 
+  void claim_hot();
+  bool leave_hot(size_t slot, std::optional<Error> error);
   void settle();  // the pump, then every invariant
   bool segment_ready(size_t slot) const;
   bool critical_dispatchable() const;
@@ -185,6 +206,8 @@ class World : private schedule::Scheduler, private Effects {
   std::vector<ReadOrder> reads_;                 // unfinished, in the order of submission
   std::deque<FakeDiscard> discards_;
   bool withheld_ = false;
+  int published_ = 0;
+  std::vector<uint64_t> hot_running_;  // slots, in the order in which they were claimed
   Log log_;
   std::unique_ptr<Policy> policy_;
 };

@@ -18,8 +18,9 @@ struct Diagnostics {
   std::string failed_task;              // "prepack layers.3.down", "segment lm_head"; empty when nothing failed
   std::vector<std::string> suppressed;  // tasks that did not run because of it
   double submission_s = 0;              // time the submitting call took
-  bool hot = false;                     // nothing had to be read or prepared
-  std::vector<double> segment_wait_s;   // of each segment: from its predecessor's end (or submission) to its own start
+  bool hot = false;                     // it ran on the hot path: at once, with nothing to read, prepare or wait for
+  std::vector<double> segment_wait_s;   // of each segment: from its predecessor's end (or submission) to its own start;
+                                        // empty for a hot run
 };
 
 // Movable, not copyable. Keeps session, context and stores alive. The destructor waits: a caller's inputs may be freed
@@ -34,7 +35,8 @@ class ExecutionHandle {
   ExecutionHandle& operator=(ExecutionHandle&& other) noexcept;
   ~ExecutionHandle();
 
-  // Returns when every task of this handle's own is terminal, with its first error.
+  // Returns when every task of this handle's own is terminal, with its first error. What can run hot and has not
+  // started is run by the caller.
   Status Wait() const;
   bool IsReady() const;  // never blocks
   // Asks that nothing more of this handle's own starts; Wait then returns an error of kind cancelled, unless it was

@@ -38,11 +38,13 @@ class RuntimeSession {
   ExecutionHandle PrepareAsync();
   Status Prepare() { return PrepareAsync().Wait(); }
 
-  // Runs the model on `context`, which must live until the handle is terminal. Never blocks. Errors (in the handle):
-  // usage for inputs that don't fit the model; cannot_fit, with the numbers, before any read; what reads, digests and
-  // kernels report.
+  // Runs the model on `context`, which must live until the handle is terminal. Lets go of what context.outputs holds.
+  // Never blocks. With everything resident it runs hot: as one sequence, by the first thread of the team that is free,
+  // or by the caller in Wait. Errors (in the handle): usage for inputs that don't fit the model; cannot_fit, with the
+  // numbers, before any read; what reads, digests and kernels report.
   ExecutionHandle RunAsync(exec::RuntimeContext& context);
-  Status Run(exec::RuntimeContext& context) { return RunAsync(context).Wait(); }
+  // The same and Wait; what runs hot runs on this thread.
+  Status Run(exec::RuntimeContext& context);
 
   const plan::PreparedExecutionPlan& plan() const;
   std::vector<ObjectFigures> objects() const;  // none in a forked child
