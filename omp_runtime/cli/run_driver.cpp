@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ompipe/arenas/start_thread.h"
+#include "ompipe/cli/heap_count.h"
 #include "ompipe/session/observer.h"
 #include "run_outputs.h"
 
@@ -115,10 +116,10 @@ Status RunDriver::drive(Invocation& invocation, int64_t repeat, int64_t number) 
 }
 
 Result<std::optional<int64_t>> RunDriver::step(Invocation& invocation, int64_t repeat, int64_t number) {
-  const uint64_t start_ns = session::now_ns();
+  const uint64_t start_ns = session::now_ns(), allocations = heap_allocations();
   ExecutionHandle handle = session_->RunAsync(invocation.context);
   const Status status = interrupt_.wait(handle);
-  const uint64_t end_ns = session::now_ns();
+  const uint64_t end_ns = session::now_ns(), allocated = heap_allocations() - allocations;
   if (!status) {
     MutexLock lock(mutex_);
     results_.last = handle.diagnostics();
@@ -132,6 +133,7 @@ Result<std::optional<int64_t>> RunDriver::step(Invocation& invocation, int64_t r
   run.invocation = number;
   run.hot = handle.diagnostics().hot;
   run.seconds = double(end_ns - start_ns) * 1e-9;
+  run.heap_allocations = allocated;
   run.output_digest = output_digest(invocation.context.outputs);
   if (*token) {
     recorder_.on_milestone(Milestone::first_token, session::now_ns());

@@ -119,7 +119,8 @@ Json runs_json(const Report& report) {
                     {"path", run.hot ? "hot" : "cold"},
                     {"seconds", run.seconds},
                     {"tokens", run.tokens},
-                    {"output_digest", run.output_digest}});
+                    {"output_digest", run.output_digest},
+                    {"heap_allocations", run.heap_allocations}});
   }
   return json;
 }

@@ -106,6 +106,7 @@ TEST_SUITE("report") {
     report.runs.resize(1);
     report.runs[0].hot = true;
     report.runs[0].tokens = {4};
+    report.runs[0].heap_allocations = 6;
     report.status_code = 3;
     report.error = "digest: w: wrong";
     const auto json = nlohmann::json::parse(trace::report_json(report));
@@ -148,6 +149,7 @@ TEST_SUITE("report") {
     CHECK(json["memory"]["arenas"]["io"]["limit"] == 7);
     CHECK(json["runs"][0]["path"] == "hot");
     CHECK(json["runs"][0]["tokens"][0] == 4);
+    CHECK(json["runs"][0]["heap_allocations"] == 6);
     CHECK(json["status"]["code"] == 3);
     CHECK(json["status"]["error"] == "digest: w: wrong");
   }

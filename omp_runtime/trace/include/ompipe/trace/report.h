@@ -37,6 +37,7 @@ struct RunRecord {
   double seconds = 0;
   std::vector<int64_t> tokens;
   std::string output_digest;
+  uint64_t heap_allocations = 0;  // of the whole process, from the call to the handle's end
 };
 
 // What the operating system counted for this process.
