@@ -104,7 +104,7 @@ TEST_CASE("an eviction waits for the hot run that relies on the session; new run
   world.take_log();
   world.finish_hot();
   CHECK(hot.succeeded());
-  CHECK(contains(world.take_log(), "evict a0"));
+  CHECK(world.take_log().front().starts_with("evict a"));
   world.drain();
   CHECK(cold.succeeded());
   CHECK(younger.succeeded());
