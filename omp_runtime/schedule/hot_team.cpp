@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "float_mode.h"
+
 namespace ompipe::schedule {
 namespace {
 
@@ -95,6 +97,7 @@ bool HotTeam::run_on_caller(CallerBody body, void* arg) {
   const int scratch = beside != 0 ? std::countr_zero(beside) : threads_ - 1;
   beside |= uint64_t(1) << scratch;
   {
+    const DefaultFloatMode mode;
     HotWorker self(*this, threads_ + place, scratch, beside);
     body(arg, self);
   }

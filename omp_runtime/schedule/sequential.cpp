@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "float_mode.h"
 #include "ompipe/arenas/start_thread.h"
 #include "ompipe/schedule/hot_ledger.h"
 #include "queue.h"
@@ -75,8 +76,11 @@ class Sequential : public Scheduler {
   bool run_on_caller(CallerBody body, void* arg) override {
     const int place = hot_.take_place();
     if (place < 0) return false;
-    SerialWorker worker;
-    body(arg, worker);
+    {
+      const DefaultFloatMode mode;
+      SerialWorker worker;
+      body(arg, worker);
+    }
     hot_.free_place(place);
     tell_hot();
     return true;

@@ -229,6 +229,22 @@ TEST_CASE("callers take places; without one they are refused; a place that is gi
   }
 }
 
+TEST_CASE("a caller's own floating-point mode is put aside while it runs") {
+  for (const char* name : kSchedulers) {
+    CAPTURE(name);
+    Claims claims(name, 1);
+    constexpr unsigned kFlushToZero = 0x8000, kDefault = 0x1f80;
+    const unsigned before = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(before | kFlushToZero);
+    unsigned inside = 0;
+    CHECK(on_caller(*claims.scheduler, [&](Worker&) { inside = __builtin_ia32_stmxcsr(); }));
+    const unsigned after = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(before);
+    CHECK(inside == kDefault);
+    CHECK(after == (before | kFlushToZero));
+  }
+}
+
 // Both tiles wait for one another, so the run ends only if a helper comes, and comes again for the next kernel. The
 // kernels are counted by who ran them: no two threads use one scratch.
 TEST_CASE("a caller that expects much work is helped, kernel after kernel; one that expects little is not") {
