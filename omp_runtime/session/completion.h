@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -51,12 +52,12 @@ struct Completion final : exec::Counted {
 
  private:
   void unreferenced() noexcept override {
-    if (!pooled_) delete this;
+    if (!pooled_) std::unique_ptr<Completion>(this).reset();
   }
   const bool pooled_ = false;
 };
 
 using CompletionRef = exec::Ref<Completion>;
-inline CompletionRef make_completion() { return CompletionRef(new Completion); }
+inline CompletionRef make_completion() { return CompletionRef(std::make_unique<Completion>().release()); }
 
 }  // namespace ompipe::session

@@ -87,7 +87,7 @@ void FrameWork::attach(arenas::Allocation block, std::vector<arenas::Allocation>
   outputs_.resize(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (OutputMemory* const before = std::exchange(outputs_[i], nullptr)) before->drop();
-    if (outputs[i]) outputs_[i] = new OutputMemory(std::move(outputs[i]));
+    if (outputs[i]) outputs_[i] = std::make_unique<OutputMemory>(std::move(outputs[i])).release();
   }
   attach_frame();
 }

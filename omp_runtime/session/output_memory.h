@@ -28,11 +28,11 @@ class OutputMemory final : public exec::Counted {
   }
   // The frame's side leaves; `this` may be gone.
   void drop() { leave(kFrame); }
+  ~OutputMemory() = default;  // by whichever side leaves last; nobody else
 
  private:
   static constexpr uint8_t kFrame = 1, kLent = 2;
 
-  ~OutputMemory() = default;
   void unreferenced() noexcept override {
     if (home_.left()) return;
     // Kept until the bytes are back; from the next line on the frame may lend anew.
@@ -40,7 +40,8 @@ class OutputMemory final : public exec::Counted {
     leave(kLent);
   }
   void leave(uint8_t side) {
-    if (sides_.fetch_and(uint8_t(~side), std::memory_order_acq_rel) == side) delete this;
+    if (sides_.fetch_and(uint8_t(~side), std::memory_order_acq_rel) == side)
+      std::unique_ptr<OutputMemory>(this).reset();
   }
 
   const HomeProcess home_;

@@ -66,7 +66,7 @@ class Owner : public Ref<Counted> {
  public:
   using Ref::Ref;
   template <class T>
-  Owner(std::shared_ptr<T> shared) : Ref(shared ? new Shared(std::move(shared)) : nullptr) {}
+  Owner(std::shared_ptr<T> shared) : Ref(shared ? std::make_unique<Shared>(std::move(shared)).release() : nullptr) {}
 
  private:
   class Shared final : public Counted {
@@ -74,7 +74,7 @@ class Owner : public Ref<Counted> {
     explicit Shared(std::shared_ptr<const void> shared) : shared_(std::move(shared)) {}
 
    private:
-    void unreferenced() noexcept override { delete this; }
+    void unreferenced() noexcept override { std::unique_ptr<Shared>(this).reset(); }
     const std::shared_ptr<const void> shared_;
   };
 };

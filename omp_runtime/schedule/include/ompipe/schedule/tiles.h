@@ -37,7 +37,7 @@ class TileSharing {
     std::atomic<int64_t> next{0};
     std::atomic<int64_t> tiles{0};
     std::atomic<uint64_t> helpers_cpu_ns{0};  // of the open generation; read by its leader once no joiner is left
-    std::atomic<int> worker{-1};  // whose scratch the leader uses, and who may not help
+    std::atomic<int> worker{-1};              // whose scratch the leader uses, and who may not help
     TileFunction fn = nullptr;
     void* arg = nullptr;
     bool counted = false;
