@@ -63,6 +63,7 @@ struct PublishTask {
 struct SlotTask {
   OmpTasks* owner = nullptr;
   SlotToken token = -1;
+  SegmentWords words;
 };
 
 // A thread that searches has not found a body yet; its count is given back when a body starts or taskyield returns.
@@ -77,7 +78,7 @@ class OmpTasks : public Scheduler {
         tiles_(ledger_, kOwnParking ? options.threads : 1) {
     for (int i = 0; i < kMaxLoadTokens; ++i) loads_[size_t(i)].owner = this, loads_[size_t(i)].token = i;
     for (PublishTask& task : publishes_) task.owner = this;
-    for (int i = 0; i < kMaxSlots; ++i) slots_[size_t(i)] = {this, i};
+    for (int i = 0; i < kMaxSlots; ++i) slots_[size_t(i)].owner = this, slots_[size_t(i)].token = i;
   }
   ~OmpTasks() override {
     if (!opened_) return;
@@ -111,6 +112,7 @@ class OmpTasks : public Scheduler {
   void create_publish(PublishToken token) override;
   void publish(PublishToken token) override;
   void create_segment(SlotToken slot, std::span<const PublishToken> named) override;
+  int take_back(SlotToken slot) override { return slots_[size_t(slot)].words.take_back(chains_.live(slot)); }
   bool critical_waiting() override { return ledger_.withhold(); }
 
   void run_prepack(LoadTask& task);
@@ -242,6 +244,7 @@ void OmpTasks::publish(PublishToken token) {
 
 void OmpTasks::create_segment(SlotToken slot, std::span<const PublishToken> named) {
   const bool ready = chains_.create(slot, named);
+  slots_[size_t(slot)].words.created();
   create_segment_task(&slots_[size_t(slot)], published.data(), named.data(), int(named.size()), &chained[size_t(slot)]);
   ++segments_;
   created(1);
@@ -274,7 +277,8 @@ void OmpTasks::run_segment(SlotTask& task) {
   body_started(TaskClass::critical);
   TeamWorker worker(*this, std::max(0, omp_get_thread_num() - 1));
   const SlotToken token = task.token;
-  director_.segment(token, worker);
+  if (task.words.begin()) director_.segment(token, worker);
+  task.words.end();
   post(Message{.kind = Message::segment_done, .id = token});
 }
 

@@ -1,12 +1,16 @@
 #include "ompipe/session/handle.h"
 
 #include "completion.h"
+#include "ompipe/session/observer.h"
 
 namespace ompipe::session {
 
 void Completion::complete(Status end) {
   std::lock_guard lock(mutex);
   OMPIPE_CHECK(!status, "a handle was completed twice");
+  const uint64_t asked_ns = cancel_ns.load();
+  if (asked_ns > 0 && !end.ok() && end.error().kind == ErrorKind::cancelled)
+    diagnostics.cancel_s = double(now_ns() - asked_ns) * 1e-9;
   status = std::move(end);
   done.notify_all();
 }
@@ -58,7 +62,10 @@ bool ExecutionHandle::IsReady() const {
 
 void ExecutionHandle::Cancel() {
   OMPIPE_CHECK(valid(), "Cancel on a handle that was moved from");
-  if (!completion_->home.left() && completion_->cancel && !completion_->ready()) completion_->cancel();
+  if (completion_->home.left() || !completion_->cancel || completion_->ready()) return;
+  uint64_t never = 0;
+  completion_->cancel_ns.compare_exchange_strong(never, now_ns());
+  completion_->cancel();
 }
 
 const Diagnostics& ExecutionHandle::diagnostics() const {
