@@ -73,14 +73,18 @@ bool IoService::promote(RequestId id, Priority priority) {
   return true;
 }
 
-CancelResult IoService::cancel(RequestId id) {
+CancelResult IoService::cancel(RequestId id) { return cancel(id, true); }
+
+bool IoService::withdraw(RequestId id) { return cancel(id, false) == CancelResult::withdrawn; }
+
+CancelResult IoService::cancel(RequestId id, bool also_in_flight) {
   ReadRequest withdrawn;
   {
     MutexLock lock(mutex_);
     RequestSlot* const slot = table_->find(id);
     if (slot == nullptr) return CancelResult::unknown;
     if (slot->in_flight) {
-      slot->cancelled.store(true, std::memory_order_relaxed);
+      if (also_in_flight) slot->cancelled.store(true, std::memory_order_relaxed);
       return CancelResult::in_flight;
     }
     table_->unqueue(*slot);

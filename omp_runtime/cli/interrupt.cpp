@@ -9,7 +9,6 @@
 #include <algorithm>
 
 #include "ompipe/arenas/start_thread.h"
-#include "ompipe/session/observer.h"
 
 namespace ompipe::cli {
 
@@ -47,7 +46,6 @@ void Interrupt::watch() {
     signalfd_siginfo received;
     if (read(signal_descriptor_, &received, sizeof received) != ssize_t(sizeof received)) continue;
     MutexLock lock(mutex_);
-    if (!requested_) requested_ns_ = session::now_ns();
     requested_ = true;
     for (session::ExecutionHandle* handle : waited_) handle->Cancel();
   }
@@ -62,7 +60,8 @@ Status Interrupt::wait(session::ExecutionHandle& handle) {
   Status status = handle.Wait();
   MutexLock lock(mutex_);
   std::erase(waited_, &handle);
-  if (requested_ && !status) drained_ns_ = session::now_ns();
+  if (!status && status.error().kind == ErrorKind::cancelled)
+    cancel_s_ = std::max(cancel_s_.value_or(0), handle.diagnostics().cancel_s);
   return status;
 }
 
@@ -74,8 +73,7 @@ Status Interrupt::check() {
 
 std::optional<double> Interrupt::cancel_s() {
   MutexLock lock(mutex_);
-  if (drained_ns_ == 0) return std::nullopt;
-  return double(drained_ns_ - requested_ns_) * 1e-9;
+  return cancel_s_;
 }
 
 }  // namespace ompipe::cli

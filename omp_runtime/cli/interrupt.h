@@ -28,7 +28,7 @@ class Interrupt {
   Status wait(session::ExecutionHandle& handle);
   // Cancelled, if a signal has come.
   Status check();
-  // From the first signal to the end of the last handle that it cancelled; absent when nothing was.
+  // The longest that a handle took to end after a signal had cancelled it; absent when none was.
   std::optional<double> cancel_s();
 
  private:
@@ -40,7 +40,7 @@ class Interrupt {
   Mutex mutex_;
   std::vector<session::ExecutionHandle*> waited_ OMPIPE_GUARDED_BY(mutex_);
   bool requested_ OMPIPE_GUARDED_BY(mutex_) = false;
-  uint64_t requested_ns_ OMPIPE_GUARDED_BY(mutex_) = 0, drained_ns_ OMPIPE_GUARDED_BY(mutex_) = 0;
+  std::optional<double> cancel_s_ OMPIPE_GUARDED_BY(mutex_);
   std::thread watcher_;
 };
 

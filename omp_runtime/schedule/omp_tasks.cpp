@@ -68,6 +68,7 @@ struct PublishTask {
 struct SlotTask {
   OmpTasks* owner = nullptr;
   SlotToken token = -1;
+  SegmentWords words;
 };
 
 // A thread that searches has not found a body yet; its count is given back when a body starts or taskyield returns.
@@ -85,7 +86,7 @@ class OmpTasks : public Scheduler {
         bound_(size_t(options.threads)) {
     for (int i = 0; i < kMaxLoadTokens; ++i) loads_[size_t(i)].owner = this, loads_[size_t(i)].token = i;
     for (PublishTask& task : publishes_) task.owner = this;
-    for (int i = 0; i < kMaxSlots; ++i) slots_[size_t(i)] = {this, i};
+    for (int i = 0; i < kMaxSlots; ++i) slots_[size_t(i)].owner = this, slots_[size_t(i)].token = i;
   }
   ~OmpTasks() override {
     if (!opened_) return;
@@ -119,6 +120,7 @@ class OmpTasks : public Scheduler {
   void create_publish(PublishToken token) override;
   void publish(PublishToken token) override;
   void create_segment(SlotToken slot, std::span<const PublishToken> named) override;
+  int take_back(SlotToken slot) override { return slots_[size_t(slot)].words.take_back(chains_.live(slot)); }
   bool critical_waiting() override { return ledger_.withhold(); }
   void publish_hot() override;
   void taken_hot() override { ledger_.hot.taken(); }
@@ -266,6 +268,7 @@ void OmpTasks::publish(PublishToken token) {
 
 void OmpTasks::create_segment(SlotToken slot, std::span<const PublishToken> named) {
   const bool ready = chains_.create(slot, named);
+  slots_[size_t(slot)].words.created();
   create_segment_task(&slots_[size_t(slot)], published.data(), named.data(), int(named.size()), &chained[size_t(slot)]);
   ++segments_;
   created(1);
@@ -298,7 +301,8 @@ void OmpTasks::run_segment(SlotTask& task) {
   body_started(TaskClass::critical);
   TeamWorker worker(*this, std::max(0, omp_get_thread_num() - 1));
   const SlotToken token = task.token;
-  director_.segment(token, worker);
+  if (task.words.begin()) director_.segment(token, worker);
+  task.words.end();
   post(Message{.kind = Message::segment_done, .id = token});
 }
 

@@ -24,4 +24,12 @@ bool SegmentChains::Segment::take(PublishToken token) {
   return false;
 }
 
+int SegmentWords::take_back(int live) {
+  int taken = 0;
+  for (uint8_t expected = kWaiting; taken < live; ++taken, expected = kWaiting) {
+    if (!word(created_ - 1 - uint32_t(taken)).compare_exchange_strong(expected, kTaken)) break;
+  }
+  return taken;
+}
+
 }  // namespace ompipe::schedule

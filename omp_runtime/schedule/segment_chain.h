@@ -1,7 +1,9 @@
-// Which created segments wait for what: their unpublished gates and their predecessor, counted in the serial context.
+// Which created segments wait for what, and whose they are: their unpublished gates and their predecessor, counted in
+// the serial context, and one word each that their body and a cancellation exchange.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <span>
 
 #include "ompipe/schedule/scheduler.h"
@@ -46,6 +48,30 @@ class SegmentChains {
   };
   static_assert(kSegmentsAhead == 2);
   std::array<Chain, kMaxSlots> chains_;
+};
+
+// Whose the unreported segments of one slot are. Nobody's until its body begins or it is taken back: whoever changes
+// the word first has it. A segment's word is used again once it has reported.
+class SegmentWords {
+ public:
+  // Serial context.
+  void created() { word(created_++).store(kWaiting); }
+  // The newest first: while its predecessor may still be taken back, a segment can't have begun unnoticed. `live`: how
+  // many are unreported. Returns how many have been taken back.
+  int take_back(int live);
+
+  // The chain's bodies, one after the other. begin() is false if the segment has been taken back.
+  bool begin() { return word(ended_.load(std::memory_order_acquire)).exchange(kBegun) == kWaiting; }
+  // Before the report. Orders the next body after this one.
+  void end() { ended_.store(ended_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+
+ private:
+  static constexpr uint8_t kWaiting = 0, kBegun = 1, kTaken = 2;
+  std::atomic<uint8_t>& word(uint32_t segment) { return words_[segment % kSegmentsAhead]; }
+
+  uint32_t created_ = 0;
+  std::atomic<uint32_t> ended_{0};
+  std::array<std::atomic<uint8_t>, kSegmentsAhead> words_{};
 };
 
 }  // namespace ompipe::schedule

@@ -1,5 +1,6 @@
 #include "sequential.h"
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <random>
@@ -64,8 +65,10 @@ class Sequential : public Scheduler {
   void create_segment(SlotToken slot, std::span<const PublishToken> named) override {
     ++tasks_;
     ++segments_;
+    words_[size_t(slot)].created();
     if (chains_.create(slot, named)) ready_.push_back({false, slot});
   }
+  int take_back(SlotToken slot) override { return words_[size_t(slot)].take_back(chains_.live(slot)); }
   // Whatever is opened runs before the next message is asked for, so nothing critical ever waits beside a decision.
   bool critical_waiting() override { return false; }
   void publish_hot() override {
@@ -145,7 +148,9 @@ class Sequential : public Scheduler {
       director_.prepack(task.token, worker_);
       director_.on_message(Message{.kind = Message::prepacked, .id = task.token});
     } else {
-      director_.segment(task.token, worker_);
+      SegmentWords& words = words_[size_t(task.token)];
+      if (words.begin()) director_.segment(task.token, worker_);
+      words.end();
       chains_.segment_done(task.token, [&](SlotToken slot) { ready_.push_back({false, slot}); });
       director_.on_message(Message{.kind = Message::segment_done, .id = task.token});
     }
@@ -156,6 +161,7 @@ class Sequential : public Scheduler {
   MessageQueue queue_;
   SegmentChains chains_;
   HotLedger hot_{1};
+  std::array<SegmentWords, kMaxSlots> words_;
   std::deque<Ready> ready_;
   SerialWorker worker_;
   bool stopped_ = false;

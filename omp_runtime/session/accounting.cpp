@@ -157,6 +157,7 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
     chain_.emplace_back(named.begin(), named.end());
     if (chain_.size() == 1 && named.empty()) ready_.push_back({false, slot});
   }
+  int take_back(SlotToken) override { return 0; }  // nothing is cancelled here, and nothing fails
   bool critical_waiting() override { return false; }
   void publish_hot() override {}
   void taken_hot() override {}
@@ -172,6 +173,9 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
     for (ReadOrder& order : reads_) {
       if (order.id == id) order.priority = priority;
     }
+  }
+  bool withdraw_read(uint64_t id) override {
+    return std::erase_if(reads_, [&](const ReadOrder& order) { return order.id == id; }) > 0;
   }
   bool discard(SessionState&, plan::ObjectId, arenas::Allocation) override { return true; }
   Observer& observer() override { return *this; }

@@ -35,11 +35,10 @@ Policy::Grant Policy::admit(SessionState& session, plan::ObjectId id, Priority p
   object.original = object.priority = priority;
   object.next_chunk = object.packed = 0;
   object.error.reset();
-  object.token = take(free_publishes_);
-  publishes_[size_t(object.token)] = {&session, id};
+  object.abandoned = object.doomed = false;
   in_flight_.push_back({&session, id});
   ++session.in_flight;
-  scheduler_->create_publish(object.token);
+  object.token = take_publish(&session, id);
 
   object.aux_pending = int(spec.aux_reads.size());
   object.first_read = sequence_;
@@ -76,7 +75,7 @@ void Policy::submit_chunk(SessionState& session, plan::ObjectId id, schedule::Lo
   load.block = std::move(block);
   load.mapped_reservation = std::move(mapped);
   load.mapped = {};
-  load.opened = load.noop = false;
+  load.ready = load.opened = load.noop = false;
   load.error.reset();
   load.original = load.effective = object.priority;
   const plan::Chunk& chunk = spec.chunks[load.chunk];
@@ -113,7 +112,8 @@ void Policy::top_up_chunks() {
     for (const InFlight& item : in_flight_) {
       const ObjectState& object = item.session->objects[size_t(item.object)];
       if ((object.priority == Priority::critical) != critical) continue;
-      while (!object.error && object.next_chunk < item.session->plan->objects[size_t(item.object)].chunks.size()) {
+      while (!object.doomed && !object.abandoned &&
+             object.next_chunk < item.session->plan->objects[size_t(item.object)].chunks.size()) {
         if (loads_.size() - free_loads_.size() >= chunk_window_ || !add_chunk(item)) return;
       }
     }

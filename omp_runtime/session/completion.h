@@ -44,9 +44,10 @@ struct Completion final : exec::Counted {
   const HomeProcess home;  // elsewhere nothing below may be touched
   std::mutex mutex;
   std::condition_variable done;
-  std::optional<Status> status;  // set once, under mutex
-  Diagnostics diagnostics;       // written before `status` is set, constant after
-  HandleHost* host = nullptr;    // set before the handle is given out; null: there is nothing to cancel
+  std::optional<Status> status;        // set once, under mutex
+  Diagnostics diagnostics;             // written before `status` is set, constant after
+  HandleHost* host = nullptr;          // set before the handle is given out; null: there is nothing to cancel
+  std::atomic<uint64_t> cancel_ns{0};  // when it was first asked to end; 0: never
   HotTicket ticket;
   std::atomic<bool> cancelled{false};  // looked at between the segments of a hot run
 

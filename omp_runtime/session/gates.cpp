@@ -1,5 +1,6 @@
-// Gates: which arrived chunk may be packed now, and what its report leads to: the next chunk, publication, or failure.
+// Gates: which arrived chunk may be packed now, and what its report leads to: the next chunk, publication, or an end.
 #include <algorithm>
+#include <utility>
 
 #include "policy.h"
 
@@ -13,22 +14,28 @@ using store::Residency;
 void Policy::open_gates() {
   auto before = [&](schedule::LoadToken a, schedule::LoadToken b) {
     const Load &x = loads_[size_t(a)], &y = loads_[size_t(b)];
-    if (load_failed(x) != load_failed(y)) return load_failed(x);
+    if (is_doomed(x) != is_doomed(y)) return is_doomed(x);
     if (priority_of(x) != priority_of(y)) return priority_of(x) < priority_of(y);
     return plan_position(*x.session, x.object) < plan_position(*y.session, y.object);
   };
   while (!ready_.empty()) {
     const auto best = std::min_element(ready_.begin(), ready_.end(), before);
     Load& load = loads_[size_t(*best)];
-    load.noop = load_failed(load);
+    load.noop = is_doomed(load);
     const bool critical = load.noop || priority_of(load) == Priority::critical;
     if (!load.noop && open_ > options_.threads) return;
     if (!critical && scheduler_->critical_waiting()) return;
     const schedule::LoadToken token = *best;
     ready_.erase(best);
-    if (!load.noop) ++open_;
-    if (!load.noop && !load.rows && load.session->store->state(load.object) == Residency::loading)
-      load.session->store->first_chunk(load.object);
+    if (load.noop) {
+      load.block.reset();
+      load.mapped = {};
+      load.mapped_reservation.release();
+    } else {
+      ++open_;
+      if (!load.rows && load.session->store->state(load.object) == Residency::loading)
+        load.session->store->first_chunk(load.object);
+    }
     load.opened = true;
     load.effective = priority_of(load);
     load.opened_ns = now_ns();
@@ -36,8 +43,14 @@ void Policy::open_gates() {
   }
 }
 
-bool Policy::load_failed(const Load& load) const {
-  return load.rows ? load.rows->error.has_value() : load.session->objects[size_t(load.object)].error.has_value();
+void Policy::make_ready(schedule::LoadToken token) {
+  Load& load = loads_[size_t(token)];
+  if (!load.ready) ready_.push_back(token);
+  load.ready = true;
+}
+
+bool Policy::is_doomed(const Load& load) const {
+  return load.rows ? load.rows->error || !load.rows->invocation : load.session->objects[size_t(load.object)].doomed;
 }
 
 Priority Policy::priority_of(const Load& load) const {
@@ -59,16 +72,16 @@ void Policy::prepacked(schedule::LoadToken token) {
   count_in_flight(-int64_t(load.bytes));
   load.mapped = {};
   if (load.error) object_failed(session, id, *load.error);
-  if (!object.error && !load.noop) ++object.packed;
-  if (!object.error && object.next_chunk < spec.chunks.size()) {
+  if (!object.doomed) ++object.packed;
+  if (!object.doomed && !object.abandoned && object.next_chunk < spec.chunks.size()) {
     submit_chunk(session, id, token, std::move(load.block), std::move(load.mapped_reservation));
   } else {
     free_load(token);
   }
-  if (object.error) {
-    settle_failed(session, id);
-  } else if (object.packed == spec.chunks.size()) {
+  if (object.packed == spec.chunks.size()) {
     publish(session, id);
+  } else {
+    settle(session, id);
   }
 }
 
@@ -103,17 +116,18 @@ void Policy::publish(SessionState& session, plan::ObjectId id) {
     const Status status = session.store->hashes(id).verify(*session.plan, session.plan->objects[size_t(id)]);
     if (!status.ok()) {
       object_failed(session, id, status.error());
-      settle_failed(session, id);
+      settle(session, id);
       return;
     }
   }
   object.aux.reset();
+  object.abandoned = false;
   session.store->publish(id);
   forget_in_flight(session, id);
   ++session.resident;
   used(session, id);
   arm(session);
-  scheduler_->publish(object.token);
+  open_publish(std::exchange(object.token, -1));
   Observer& observer = effects_.observer();
   observer.on_milestone(Milestone::first_publish, start_ns);
   TaskEvent event = object_event(TaskKind::publish, session, id);
@@ -128,34 +142,7 @@ void Policy::publish(SessionState& session, plan::ObjectId id) {
     session.fully_prepared = true;
     observer.on_milestone(Milestone::fully_prepared, now_ns());
   }
-  release_token(session, id);
   object_settled(session, id, std::nullopt);
-}
-
-// Keeps the first error. Nothing more is read for the object; what is on its way arrives, and is a no-op.
-void Policy::object_failed(SessionState& session, plan::ObjectId id, const Error& error) {
-  ObjectState& object = session.objects[size_t(id)];
-  if (!object.error) object.error = error;
-}
-
-// Once every read and task of the generation is terminal: fails exactly those who wait for it, then opens its gate.
-void Policy::settle_failed(SessionState& session, plan::ObjectId id) {
-  ObjectState& object = session.objects[size_t(id)];
-  if (!object.error || object.live_loads > 0 || object.aux_pending > 0) return;
-  const Error error = *object.error;
-  for (const std::unique_ptr<Invocation>& invocation : live_) {
-    if (invocation->session != &session) continue;
-    for (const Invocation::LiveSegment& segment : invocation->live) {
-      if (std::find(segment.named.begin(), segment.named.end(), id) == segment.named.end()) continue;
-      fail(*invocation, error, "prepack " + session.plan->objects[size_t(id)].name);
-    }
-  }
-  object.aux.reset();
-  session.store->abandon(id, Residency::failed);
-  forget_in_flight(session, id);
-  scheduler_->publish(object.token);
-  release_token(session, id);
-  object_settled(session, id, error);
 }
 
 void Policy::forget_in_flight(SessionState& session, plan::ObjectId object) {
@@ -167,14 +154,25 @@ void Policy::forget_in_flight(SessionState& session, plan::ObjectId object) {
   --session.in_flight;
 }
 
-// A publish token goes back when its gate is open and the last segment that names it has reported.
-void Policy::release_token(SessionState& session, plan::ObjectId id) {
-  ObjectState& object = session.objects[size_t(id)];
-  const Residency state = session.store->state(id);
-  if (object.token < 0 || object.named > 0 || state == Residency::loading || state == Residency::preparing) return;
-  publishes_[size_t(object.token)] = {};
-  free_publishes_.push_back(object.token);
-  object.token = -1;
+schedule::PublishToken Policy::take_publish(SessionState* session, plan::ObjectId object) {
+  const schedule::PublishToken token = take(free_publishes_);
+  publishes_[size_t(token)] = {.session = session, .object = object, .used = true, .closed = true};
+  scheduler_->create_publish(token);
+  return token;
+}
+
+void Policy::open_publish(schedule::PublishToken token) {
+  scheduler_->publish(token);
+  publishes_[size_t(token)].closed = false;
+  release_publish(token);
+}
+
+// The token goes back when its gate is open and the last segment that names it has reported.
+void Policy::release_publish(schedule::PublishToken token) {
+  PublishGate& gate = publishes_[size_t(token)];
+  if (!gate.used || gate.closed || gate.named > 0) return;
+  gate = {};
+  free_publishes_.push_back(token);
 }
 
 }  // namespace ompipe::session

@@ -1,6 +1,7 @@
 #include "ompipe/session/handle.h"
 
 #include "completion.h"
+#include "ompipe/session/observer.h"
 
 namespace ompipe::session {
 
@@ -10,8 +11,9 @@ void Completion::renew() {
   diagnostics.failed_task.clear();
   diagnostics.suppressed.clear();
   diagnostics.segment_wait_s.clear();
-  diagnostics.submission_s = 0;
+  diagnostics.submission_s = diagnostics.cancel_s = 0;
   diagnostics.hot = false;
+  cancel_ns.store(0, std::memory_order_relaxed);
   ticket.word.store(0, std::memory_order_relaxed);
   cancelled.store(false, std::memory_order_relaxed);
 }
@@ -19,6 +21,9 @@ void Completion::renew() {
 void Completion::complete(Status end) {
   std::lock_guard lock(mutex);
   OMPIPE_CHECK(!status, "a handle was completed twice");
+  const uint64_t asked_ns = cancel_ns.load();
+  if (asked_ns > 0 && !end.ok() && end.error().kind == ErrorKind::cancelled)
+    diagnostics.cancel_s = double(now_ns() - asked_ns) * 1e-9;
   status = std::move(end);
   done.notify_all();
 }
@@ -81,7 +86,10 @@ bool ExecutionHandle::IsReady() const {
 
 void ExecutionHandle::Cancel() {
   OMPIPE_CHECK(valid(), "Cancel on a handle that was moved from");
-  if (!completion_->home.left() && completion_->host && !completion_->ready()) completion_->host->cancel(completion_);
+  if (completion_->home.left() || !completion_->host || completion_->ready()) return;
+  uint64_t never = 0;
+  completion_->cancel_ns.compare_exchange_strong(never, now_ns());
+  completion_->host->cancel(completion_);
 }
 
 const Diagnostics& ExecutionHandle::diagnostics() const {

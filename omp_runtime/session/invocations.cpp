@@ -107,7 +107,7 @@ Policy::Start Policy::start(Invocation& invocation) {
   }
   invocation.slot = free_slots_.back();
   free_slots_.pop_back();
-  slots_[size_t(invocation.slot)] = &invocation;
+  slots_[size_t(invocation.slot)].invocation = &invocation;
   SessionState& session = *invocation.session;
   invocation.step_offset = session.clock;
   invocation.evictions_seen = session.evictions;
@@ -121,16 +121,14 @@ Policy::Start Policy::start(Invocation& invocation) {
 bool Policy::create_segments() {
   for (const std::unique_ptr<Invocation>& invocation : live_) {
     const auto segments = plan::SegmentId(invocation->session->plan->segments.size());
-    while (!invocation->error && !invocation->cancelled && invocation->created < segments &&
-           invocation->live.size() < schedule::kSegmentsAhead) {
+    while (!invocation->error && invocation->created < segments && invocation->live.size() < schedule::kSegmentsAhead) {
       if (create_segment(*invocation) == Grant::refused) return false;
     }
   }
   return true;
 }
 
-// What the segment misses, as one gang; nothing while something of it is on its way out or failing, which has to end
-// first.
+// What the segment misses, as one gang; nothing while something of it is on its way out, which has to end first.
 std::optional<Policy::SegmentNeed> Policy::need_of(Invocation& invocation, const plan::Segment& segment) {
   SessionState& session = *invocation.session;
   SegmentNeed need;
@@ -141,7 +139,7 @@ std::optional<Policy::SegmentNeed> Policy::need_of(Invocation& invocation, const
       continue;
     }
     const Residency state = session.store->state(id);
-    if (state == Residency::evicting || fails_still(session, id)) return std::nullopt;
+    if (is_leaving(session, id)) return std::nullopt;
     if (state != Residency::absent && state != Residency::failed) continue;
     ++need.missing;
     DomainBytes bytes = session.need_of(id);
@@ -183,11 +181,10 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
     reservation = std::move(*granted);
   }
   Invocation::LiveSegment live{invocation.created, {}};
-  named_scratch_.clear();
   for (plan::ObjectId id : segment.requirements) {
     if (RowFetch* fetch = rows_for(invocation, id)) {
       start_rows(invocation, *fetch, reservation.split({{Domain::preparation, fetch->staging_bytes()}}));
-      named_scratch_.push_back(fetch->token);
+      name(live, fetch->token);
       continue;
     }
     const Residency state = session.store->state(id);
@@ -196,42 +193,42 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
       admit(session, id, Priority::critical, reservation.split(session.need_of(id)));
     }
     if (session.store->state(id) == Residency::resident) continue;
+    revive(session, id);
     raise(session, id, Priority::critical);
-    ++session.objects[size_t(id)].named;
-    live.named.push_back(id);
-    named_scratch_.push_back(session.objects[size_t(id)].token);
+    name(live, session.objects[size_t(id)].token);
   }
   invocation.live.push_back(std::move(live));
   ++invocation.created;
-  scheduler_->create_segment(invocation.slot, named_scratch_);
+  scheduler_->create_segment(invocation.slot, invocation.live.back().named);
   return Grant::granted;
 }
 
-// A generation ends when every read and task of it is terminal, those that waited for it too; only then the next one
-// may start.
-bool Policy::fails_still(const SessionState& session, plan::ObjectId id) const {
-  const ObjectState& object = session.objects[size_t(id)];
-  return object.error && object.token >= 0;
+void Policy::name(Invocation::LiveSegment& segment, schedule::PublishToken token) {
+  ++publishes_[size_t(token)].named;
+  segment.named.push_back(token);
 }
 
 void Policy::segment_done(schedule::SlotToken slot) {
-  Invocation& invocation = *slots_[size_t(slot)];
+  if (!slots_[size_t(slot)].invocation || slots_[size_t(slot)].invocation->live.empty()) return taken_back_done(slot);
+  Invocation& invocation = *slots_[size_t(slot)].invocation;
   SessionState& session = *invocation.session;
   const Invocation::LiveSegment reported = std::move(invocation.live.front());
   invocation.live.erase(invocation.live.begin());
   note_segment(invocation, reported.segment);
   ++invocation.done;
   session.clock = std::max(session.clock, invocation.step_offset + uint64_t(invocation.done));
-  for (plan::ObjectId id : reported.named) {
-    --session.objects[size_t(id)].named;
-    release_token(session, id);
-  }
   const plan::Segment& segment = session.plan->segments[size_t(reported.segment)];
   unpin(session, segment);
-  end_rows(invocation, reported.segment);
-  if (invocation.body_error && !invocation.error) fail(invocation, *invocation.body_error, "segment " + segment.name);
-  const bool ended =
-      invocation.error || invocation.cancelled || invocation.done == plan::SegmentId(session.plan->segments.size());
+  for (RowFetch& fetch : invocation.rows) {
+    if (fetch.segment == reported.segment && fetch.token >= 0) end_rows(fetch);
+  }
+  for (const schedule::PublishToken token : reported.named) {
+    --publishes_[size_t(token)].named;
+    release_publish(token);
+  }
+  const std::optional<Error>& error = invocation.body_errors[size_t(reported.segment) % schedule::kSegmentsAhead];
+  if (error) fail(invocation, *error, "segment " + segment.name);
+  const bool ended = invocation.error || invocation.done == plan::SegmentId(session.plan->segments.size());
   if (ended && invocation.live.empty()) finish(invocation);
 }
 
@@ -262,17 +259,51 @@ void Policy::note_segment(Invocation& invocation, plan::SegmentId segment) {
                     .name = invocation.session->plan->segments[size_t(segment)].name});
 }
 
-// The first error counts. Bodies that have not started do nothing.
+// The first error counts. Segments that have not begun are no longer the invocation's: it ends with the one that has,
+// or at once; the caller sees to that.
 void Policy::fail(Invocation& invocation, const Error& error, const std::string& task) {
-  invocation.suppressed.store(true);
   if (invocation.error) return;
   invocation.error = error;
+  take_back(invocation);
   Diagnostics& diagnostics = invocation.completion->diagnostics;
   diagnostics.failed_task = task;
   const auto& segments = invocation.session->plan->segments;
   for (size_t i = size_t(invocation.done); i < segments.size(); ++i) diagnostics.suppressed.push_back(segments[i].name);
 }
 
+// Their pins go back at once; their slot, and the gates that they name, when their bodies have reported.
+void Policy::take_back(Invocation& invocation) {
+  SessionState& session = *invocation.session;
+  Slot& slot = slots_[size_t(invocation.slot)];
+  slot.session = &session;
+  for (int left = scheduler_->take_back(invocation.slot); left > 0; --left) {
+    Invocation::LiveSegment& segment = invocation.live.back();
+    unpin(session, session.plan->segments[size_t(segment.segment)]);
+    abandon_rows(invocation, segment.segment);
+    slot.taken_back.insert(slot.taken_back.begin(), std::move(segment.named));
+    ++session.in_flight;
+    invocation.live.pop_back();
+  }
+}
+
+// A segment that was taken back has run, and done nothing.
+void Policy::taken_back_done(schedule::SlotToken token) {
+  Slot& slot = slots_[size_t(token)];
+  for (const schedule::PublishToken gate : slot.taken_back.front()) {
+    --publishes_[size_t(gate)].named;
+    release_publish(gate);
+  }
+  slot.taken_back.erase(slot.taken_back.begin());
+  --slot.session->in_flight;
+  free_slot(token);
+}
+
+void Policy::free_slot(schedule::SlotToken token) {
+  const Slot& slot = slots_[size_t(token)];
+  if (!slot.invocation && slot.taken_back.empty()) free_slots_.push_back(token);
+}
+
+// Whatever has not begun ends now: who waits for the handle never waits for a read.
 void Policy::cancel(Completion& handle) {
   if (withdraw_hot(hot_, *scheduler_, handle)) return;
   for (const std::unique_ptr<Preparation>& preparation : preparations_) {
@@ -292,7 +323,6 @@ void Policy::cancel(Completion& handle) {
   }
   for (const std::unique_ptr<Invocation>& invocation : live_) {
     if (invocation->completion.get() != &handle) continue;
-    invocation->cancelled = true;
     fail(*invocation,
          Error{ErrorKind::cancelled, "run", invocation->session->plan->model->metadata().path, "cancelled"}, "");
     if (invocation->live.empty()) finish(*invocation);
@@ -305,11 +335,14 @@ void Policy::finish(Invocation& invocation) {
   SessionState& session = *invocation.session;
   const bool succeeded = !invocation.error;
   if (invocation.slot >= 0) {
-    slots_[size_t(invocation.slot)] = nullptr;
-    free_slots_.push_back(invocation.slot);
+    slots_[size_t(invocation.slot)].invocation = nullptr;
+    free_slot(invocation.slot);
     --session.live_invocations;
     session.index_stale = true;
   }
+  const bool reads_rows = std::any_of(invocation.rows.begin(), invocation.rows.end(),
+                                      [](const RowFetch& fetch) { return fetch.token >= 0; });
+  if (reads_rows) orphan_rows_.push_back(std::move(invocation.rows));
   invocation.work->finish(succeeded);
   if (succeeded) {
     effects_.observer().on_milestone(Milestone::first_output, now_ns());
@@ -320,6 +353,7 @@ void Policy::finish(Invocation& invocation) {
   const auto found =
       std::find_if(live_.begin(), live_.end(), [&](const auto& item) { return item.get() == &invocation; });
   live_.erase(found);
+  if (!succeeded) abandon_unwanted(session);
   completion->complete(status);
 }
 

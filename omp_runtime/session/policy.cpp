@@ -9,6 +9,7 @@ namespace ompipe::session {
 using arenas::BlockArena;
 using arenas::Domain;
 using arenas::DomainBytes;
+using store::Residency;
 
 namespace {
 
@@ -85,7 +86,6 @@ Policy::Policy(const PolicyOptions& options, arenas::Budget& budget, BlockArena&
   for (int token = schedule::kMaxSlots - 1; token >= 0; --token) free_slots_.push_back(token);
   ready_.reserve(size_t(options.load_tokens));
   in_flight_.reserve(size_t(options.publish_tokens));
-  named_scratch_.reserve(schedule::kMaxNamed);
 }
 
 Policy::~Policy() = default;
@@ -101,30 +101,46 @@ void Policy::close(SessionState& session, Completion& done) { session.closing = 
 void Policy::read_done(uint64_t id, std::optional<Error> error) {
   const int32_t token = token_of(id);
   if (is_aux(id)) {
-    const InFlight item = publishes_[size_t(token)];
-    ObjectState& object = item.session->objects[size_t(item.object)];
-    --object.aux_pending;
-    if (error) object_failed(*item.session, item.object, *error);
-    if (object.aux_pending == 0) {
-      for (size_t i = 0; i < loads_.size(); ++i) {
-        const Load& load = loads_[i];
-        if (load.session == item.session && load.object == item.object && !load.rows && load.reads_pending == 0) {
-          ready_.push_back(schedule::LoadToken(i));
-        }
-      }
-      settle_failed(*item.session, item.object);
-    }
+    const PublishGate& gate = publishes_[size_t(token)];
+    aux_arrived(*gate.session, gate.object, error);
     return;
   }
   Load& load = loads_[size_t(token)];
   --load.reads_pending;
   if (load.rows) {
-    if (error && !load.rows->error) load.rows->error = *error;
-    ready_.push_back(token);
+    if (error && !load.rows->error) {
+      load.rows->error = *error;
+      withdraw_rows(*load.rows);
+    }
+    make_ready(token);
     return;
   }
-  if (error) object_failed(*load.session, load.object, *error);
-  if (load.reads_pending == 0 && load.session->objects[size_t(load.object)].aux_pending == 0) ready_.push_back(token);
+  arrived(*load.session, load.object, error);
+  const ObjectState& object = load.session->objects[size_t(load.object)];
+  if (load.reads_pending == 0 && (object.aux_pending == 0 || object.doomed)) make_ready(token);
+}
+
+void Policy::aux_arrived(SessionState& session, plan::ObjectId id, const std::optional<Error>& error) {
+  ObjectState& object = session.objects[size_t(id)];
+  --object.aux_pending;
+  arrived(session, id, error);
+  for (size_t i = 0; object.aux_pending == 0 && i < loads_.size(); ++i) {
+    const Load& load = loads_[i];
+    if (load.session == &session && load.object == id && !load.rows && load.reads_pending == 0)
+      make_ready(schedule::LoadToken(i));
+  }
+  settle(session, id);
+}
+
+// Bytes of an object that nobody wants any more are thrown away.
+void Policy::arrived(SessionState& session, plan::ObjectId id, const std::optional<Error>& error) {
+  ObjectState& object = session.objects[size_t(id)];
+  if (error) {
+    object_failed(session, id, *error);
+  } else if (object.abandoned) {
+    object.doomed = true;
+    withdraw_reads(session, id);
+  }
 }
 
 Policy::ReadTarget Policy::read_target(uint64_t read_id) const {
@@ -152,7 +168,7 @@ TaskEvent Policy::object_event(TaskKind kind, const SessionState& session, plan:
 }
 
 void Policy::discarded(SessionState& session, plan::ObjectId object) {
-  session.store->gone(object);
+  session.store->gone(object, session.objects[size_t(object)].error ? Residency::failed : Residency::absent);
   --session.leaving;
   leaving_bytes_ -= session.need_of(object)[Domain::prepared];
 }
@@ -218,8 +234,9 @@ std::string Policy::audit() const {
   expect("bytes in flight", bytes_in_flight_, 0);
   expect("busy hot slots", hot_.slots.busy(), 0);
   if (sessions_.empty()) expect("hot slots", size_t(hot_.slots.filled()), 0);
+  expect("fetches of rows", orphan_rows_.size(), 0);
   for (const SessionState* session : sessions_) {
-    for (const ObjectState& object : session->objects) expect("pins", size_t(object.pins + object.named), 0);
+    for (const ObjectState& object : session->objects) expect("pins", size_t(object.pins), 0);
   }
   return text;
 }

@@ -32,6 +32,8 @@ class Effects {
   virtual ~Effects() = default;
   virtual void read(const ReadOrder& order) = 0;
   virtual void promote_read(uint64_t id, Priority priority) = 0;
+  // Takes back a read that is still queued: read_done won't come for it. False: it will.
+  virtual bool withdraw_read(uint64_t id) = 0;
   // Gives an evicted object's pages back: at once (true), or on another thread, followed by the event `discarded`
   // (false).
   virtual bool discard(SessionState& session, plan::ObjectId object, arenas::Allocation allocation) = 0;
@@ -46,7 +48,7 @@ struct PolicyOptions {
 };
 
 struct PolicyCounters {
-  uint64_t promotions = 0, peak_bytes_in_flight = 0, evictions = 0, rematerialised = 0, fallbacks = 0;
+  uint64_t promotions = 0, peak_bytes_in_flight = 0, evictions = 0, rematerialised = 0, fallbacks = 0, abandoned = 0;
 };
 
 class Policy {
@@ -76,7 +78,7 @@ class Policy {
 
   // For bodies, on compute threads, while their task is opened and unreported.
   Load& load(schedule::LoadToken token) { return loads_[size_t(token)]; }
-  Invocation& invocation(schedule::SlotToken slot) { return *slots_[size_t(slot)]; }
+  Invocation& invocation(schedule::SlotToken slot) { return *slots_[size_t(slot)].invocation; }
   // What a read that is unreported was submitted for.
   struct ReadTarget {
     SessionState* session;
@@ -103,6 +105,22 @@ class Policy {
     SessionState* session;
     plan::ObjectId object;
   };
+  // A publish token in use: free again once its gate is open and nobody names it.
+  struct PublishGate {
+    SessionState* session = nullptr;  // null: rows
+    plan::ObjectId object = -1;
+    bool used = false, closed = false;
+    int named = 0;  // by unreported segments, taken back or not
+  };
+  // A slot is free again once what was taken back of its last invocation has reported too.
+  struct Slot {
+    Invocation* invocation = nullptr;
+    SessionState* session = nullptr;                              // of those taken back
+    std::vector<std::vector<schedule::PublishToken>> taken_back;  // unreported, oldest first: the gates they name
+  };
+
+  void aux_arrived(SessionState& session, plan::ObjectId object, const std::optional<Error>& error);
+  void arrived(SessionState& session, plan::ObjectId object, const std::optional<Error>& error);
 
   // invocations.cpp
   void refuse(std::unique_ptr<Invocation> invocation, Status status);
@@ -118,8 +136,11 @@ class Policy {
   void pin(SessionState& session, const plan::Segment& segment);
   void unpin(SessionState& session, const plan::Segment& segment);
   Grant create_segment(Invocation& invocation);
-  bool fails_still(const SessionState& session, plan::ObjectId object) const;
+  void name(Invocation::LiveSegment& segment, schedule::PublishToken token);
   void fail(Invocation& invocation, const Error& error, const std::string& task);
+  void take_back(Invocation& invocation);
+  void taken_back_done(schedule::SlotToken slot);
+  void free_slot(schedule::SlotToken slot);
   void finish(Invocation& invocation);
   void note_segment(Invocation& invocation, plan::SegmentId segment);
 
@@ -142,6 +163,7 @@ class Policy {
   bool start(Preparation& preparation);
   bool admit_alone(SessionState& session, plan::ObjectId object);
   void advance(Preparation& preparation);
+  void restart(Preparation& preparation);
   bool withdraw_preparations();
   bool nothing_under_way();
   void object_settled(SessionState& session, plan::ObjectId object, const std::optional<Error>& error);
@@ -168,19 +190,34 @@ class Policy {
   void top_up_rows();
   void slice_packed(schedule::LoadToken token);
   void settle_rows(SessionState& session, RowFetch& fetch);
-  void end_rows(Invocation& invocation, plan::SegmentId segment);
+  void withdraw_rows(const RowFetch& fetch);
+  void abandon_rows(Invocation& invocation, plan::SegmentId segment);
+  void end_rows(RowFetch& fetch);
 
   // gates.cpp
-  bool load_failed(const Load& load) const;
+  bool is_doomed(const Load& load) const;
   Priority priority_of(const Load& load) const;
+  void make_ready(schedule::LoadToken token);
   void open_gates();
   void publish(SessionState& session, plan::ObjectId object);
-  void object_failed(SessionState& session, plan::ObjectId object, const Error& error);
-  void settle_failed(SessionState& session, plan::ObjectId object);
   void note_prepack(const Load& load);
   void free_load(schedule::LoadToken token);
-  void release_token(SessionState& session, plan::ObjectId object);
+  schedule::PublishToken take_publish(SessionState* session, plan::ObjectId object);
+  void open_publish(schedule::PublishToken token);
+  void release_publish(schedule::PublishToken token);
   void forget_in_flight(SessionState& session, plan::ObjectId object);
+
+  // abandon.cpp
+  void object_failed(SessionState& session, plan::ObjectId object, const Error& error);
+  bool withdraw_reads(SessionState& session, plan::ObjectId object);
+  bool withdraw_load(schedule::LoadToken token, size_t reads);
+  void settle(SessionState& session, plan::ObjectId object);
+  void fail_waiting(SessionState& session, plan::ObjectId object);
+  bool is_leaving(const SessionState& session, plan::ObjectId object) const;
+  bool is_wanted(const SessionState& session, plan::ObjectId object) const;
+  void abandon(SessionState& session, plan::ObjectId object);
+  void abandon_unwanted(SessionState& session);
+  void revive(SessionState& session, plan::ObjectId object);
 
   // eviction.cpp
   std::optional<arenas::Reservation> reserve_with_trim(const arenas::DomainBytes& gang);
@@ -221,13 +258,13 @@ class Policy {
   std::vector<std::unique_ptr<Invocation>> live_, pending_;  // by age
   std::vector<std::unique_ptr<Preparation>> preparations_;
   std::vector<Load> loads_;
-  std::vector<Invocation*> slots_;
-  std::vector<InFlight> publishes_;  // by publish token; session null: free
-  std::vector<InFlight> in_flight_;  // admitted and not yet published or failed, in the order of admission
+  std::vector<Slot> slots_;
+  std::vector<PublishGate> publishes_;              // by publish token
+  std::vector<std::vector<RowFetch>> orphan_rows_;  // of ended invocations, with reads on their way
+  std::vector<InFlight> in_flight_;  // admitted, and neither published nor given up; in the order of admission
   std::vector<schedule::LoadToken> free_loads_, ready_;  // ready_: arrived, gate closed
   std::vector<schedule::PublishToken> free_publishes_;
   std::vector<schedule::SlotToken> free_slots_;
-  std::vector<schedule::PublishToken> named_scratch_;
   int open_ = 0;  // opened prepacks that have not reported, no-ops apart
   uint64_t bytes_in_flight_ = 0, last_task_ = 0;
   uint64_t leaving_bytes_ = 0;  // prepared, of evicted objects whose pages are being given back

@@ -53,8 +53,8 @@ struct RowFetch {
   plan::SegmentId segment = -1;
   plan::ObjectId object = -1;
   std::vector<Slice> slices;  // by source, then ascending; set at submission
-  // While its segment is live:
-  Invocation* invocation = nullptr;
+  // While its segment is live, and longer if that is taken back: until what is on its way has arrived.
+  Invocation* invocation = nullptr;     // whose segment waits; null: nobody's, what is on its way is thrown away
   schedule::PublishToken token = -1;    // -1: not used
   arenas::Reservation reservation;      // the slices' bytes, in the PreparationArena
   std::vector<arenas::Window> windows;  // one for each source
@@ -77,19 +77,18 @@ struct Invocation {
   uint64_t evictions_seen = 0;
   struct LiveSegment {
     plan::SegmentId segment = -1;
-    std::vector<plan::ObjectId> named;
+    std::vector<schedule::PublishToken> named;
   };
   std::vector<RowFetch> rows;     // of its tables, in the order of segments; never resized after submission
-  std::vector<LiveSegment> live;  // at most schedule::kSegmentsAhead, oldest first
-  std::optional<Error> error;
-  bool cancelled = false;
+  std::vector<LiveSegment> live;  // at most schedule::kSegmentsAhead, oldest first; those taken back are not
+  std::optional<Error> error;     // it ends when the segment that has begun reports
 
   // Shared with the bodies of its chain, which run one after the other.
-  std::atomic<bool> suppressed{false};  // bodies that have not started do nothing
+  std::atomic<bool> suppressed{false};  // a body has failed: those after it do nothing
   plan::SegmentId next_to_run = 0;
-  std::optional<Error> body_error;  // written by the body that set `suppressed`, read after it has reported
-  std::array<BodyTimes, schedule::kSegmentsAhead>
-      times;                    // of segment s at s % kSegmentsAhead, until it has been reported
+  // Of segment s at s % kSegmentsAhead: written by its body, read after it has reported.
+  std::array<std::optional<Error>, schedule::kSegmentsAhead> body_errors;
+  std::array<BodyTimes, schedule::kSegmentsAhead> times;
   uint64_t ready_since_ns = 0;  // the chain's last end, or its start
 };
 
@@ -109,15 +108,16 @@ struct Preparation {
 
 // Policy's side of a prepared object; residency is the store's.
 struct ObjectState {
-  int pins = 0;   // created segments that need it and have not reported
-  int named = 0;  // of those, the ones that wait at its publish gate
-  schedule::PublishToken token = -1;
+  int pins = 0;                       // live segments that need it
+  schedule::PublishToken token = -1;  // of its closed publish gate
   Priority original = Priority::background, priority = Priority::background;
   uint32_t next_chunk = 0, packed = 0;
   int live_loads = 0, aux_pending = 0;
   uint32_t first_read = 0;  // sequence number of its aux reads
   arenas::Allocation aux;
   std::optional<Error> error;
+  bool abandoned = false;  // nobody wants its load any more; whoever asks for it may have it, unless it is doomed
+  bool doomed = false;     // its load failed or has lost a read: it ends when all that is on its way has reported
   uint64_t last_use = 0;
   bool loaded_before = false;
 };
@@ -167,6 +167,7 @@ struct Load {
   io::MappedBytes mapped;
   int reads_pending = 0;
   uint32_t first_read = 0;  // sequence number of its reads
+  bool ready = false;       // arrived, or nothing to arrive any more: its gate may open
   bool opened = false;
   bool noop = false;  // written before the gate opens
   Priority original = Priority::background, effective = Priority::background;

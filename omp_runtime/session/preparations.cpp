@@ -65,7 +65,7 @@ bool Policy::start(Preparation& preparation) {
   DomainBytes missing;
   for (plan::ObjectId id = 0; id < objects; ++id) {
     const Residency state = session.store->state(id);
-    if (state == Residency::evicting || fails_still(session, id)) return false;
+    if (is_leaving(session, id)) return false;
     if (state == Residency::absent || state == Residency::failed)
       missing[Domain::prepared] += session.need_of(id)[Domain::prepared];
   }
@@ -87,6 +87,7 @@ bool Policy::start(Preparation& preparation) {
     const Residency state = session.store->state(id);
     const bool wanted = state != Residency::resident && !preparation.settled[size_t(id)];
     preparation.wanted[size_t(id)] = wanted;
+    if (wanted) revive(session, id);
     preparation.reserved_for[size_t(id)] =
         !preparation.fill_to_limit && (state == Residency::absent || state == Residency::failed);
     preparation.outstanding += wanted;
@@ -97,7 +98,7 @@ bool Policy::start(Preparation& preparation) {
 
 // Whether an event of the policy's own may still give bytes back.
 bool Policy::nothing_under_way() {
-  return live_.empty() && in_flight_.empty() && leaving_bytes_ == 0 && !hot_busy(nullptr);
+  return live_.empty() && in_flight_.empty() && orphan_rows_.empty() && leaving_bytes_ == 0 && !hot_busy(nullptr);
 }
 
 // Preparations that have reserved bytes which they have not drawn give them back to a refused gang, and are pending
@@ -106,12 +107,17 @@ bool Policy::withdraw_preparations() {
   bool any = false;
   for (const std::unique_ptr<Preparation>& preparation : preparations_) {
     if (preparation->reservation.left_bytes(Domain::prepared) == 0) continue;
-    preparation->reservation.release();
-    preparation->reserved_for.assign(preparation->reserved_for.size(), false);
-    preparation->started = false;
+    restart(*preparation);
     any = true;
   }
   return any;
+}
+
+// What it has reserved and not drawn goes back, and it is pending again.
+void Policy::restart(Preparation& preparation) {
+  preparation.reservation.release();
+  preparation.reserved_for.assign(preparation.reserved_for.size(), false);
+  preparation.started = false;
 }
 
 // Nothing gives staging back any more but what others have resident: that goes.
@@ -138,7 +144,7 @@ void Policy::advance(Preparation& preparation) {
     if (session.plan->objects[size_t(id)].row_addressable != second_round) continue;
     const Residency state = session.store->state(id);
     if (!preparation.wanted[size_t(id)] || (state != Residency::absent && state != Residency::failed)) continue;
-    if (fails_still(session, id) || !speculative_tokens()) return;
+    if (!speculative_tokens()) return;
     if (admit_speculative(session, id, Priority::prefetch) == Grant::granted) continue;
     if (!nothing_under_way()) return;
     if (!preparation.fill_to_limit) {
@@ -184,8 +190,8 @@ void Policy::object_settled(SessionState& session, plan::ObjectId id, const std:
   }
 }
 
-// A failed or cancelled one admits nothing more and is terminal at once; what it has in flight belongs to the session.
-// True if one has ended.
+// A failed or cancelled one admits nothing more and is terminal at once; what it has in flight is abandoned unless
+// others want it. True if one has ended.
 bool Policy::finish_preparations() {
   const size_t before = preparations_.size();
   for (size_t i = 0; i < preparations_.size();) {
@@ -199,6 +205,7 @@ bool Policy::finish_preparations() {
     preparations_.erase(preparations_.begin() + ptrdiff_t(i));
     --done->session->preparations;
     done->reservation.release();
+    if (done->error) abandon_unwanted(*done->session);
     done->completion->complete(done->error ? Status(*done->error) : ok_status());
   }
   return preparations_.size() < before;

@@ -1,5 +1,6 @@
 // The recipe `rows`: instead of a whole table, the digest slices that hold the rows an invocation asks for.
 #include <algorithm>
+#include <utility>
 
 #include "policy.h"
 
@@ -41,8 +42,8 @@ void Policy::start_rows(Invocation& invocation, RowFetch& fetch, arenas::Reserva
   fetch.reservation = std::move(reservation);
   fetch.next = fetch.done = 0;
   fetch.error.reset();
-  fetch.token = take(free_publishes_);
-  scheduler_->create_publish(fetch.token);
+  fetch.token = take_publish(nullptr, -1);
+  ++session.in_flight;
   submit_slice(session, fetch, take(free_loads_));
 }
 
@@ -61,6 +62,7 @@ void Policy::submit_slice(SessionState& session, RowFetch& fetch, schedule::Load
   load.original = load.effective = Priority::critical;
   load.bytes = read.length;
   load.reads_pending = 1;
+  load.first_read = sequence_;
   ++fetch.live_loads;
   count_in_flight(int64_t(load.bytes));
   scheduler_->create_load(token);
@@ -72,7 +74,7 @@ void Policy::submit_slice(SessionState& session, RowFetch& fetch, schedule::Load
 void Policy::top_up_rows() {
   for (const std::unique_ptr<Invocation>& invocation : live_) {
     for (RowFetch& fetch : invocation->rows) {
-      while (fetch.token >= 0 && !fetch.error && fetch.next < fetch.slices.size() &&
+      while (fetch.token >= 0 && fetch.invocation && !fetch.error && fetch.next < fetch.slices.size() &&
              loads_.size() - free_loads_.size() < chunk_window_ && free_loads_.size() > reserved_tokens_) {
         submit_slice(*invocation->session, fetch, take(free_loads_));
       }
@@ -86,12 +88,15 @@ void Policy::slice_packed(schedule::LoadToken token) {
   SessionState& session = *load.session;
   --fetch.live_loads;
   count_in_flight(-int64_t(load.bytes));
-  if (load.error && !fetch.error) fetch.error = load.error;
+  if (load.error && !fetch.error) {
+    fetch.error = load.error;
+    withdraw_rows(fetch);
+  }
   if (!load.noop) {
     --open_;
     ++fetch.done;
   }
-  if (!fetch.error && fetch.next < fetch.slices.size()) {
+  if (!fetch.error && fetch.invocation && fetch.next < fetch.slices.size()) {
     submit_slice(session, fetch, token);
   } else {
     free_load(token);
@@ -99,22 +104,49 @@ void Policy::slice_packed(schedule::LoadToken token) {
   settle_rows(session, fetch);
 }
 
-// Opens the gate once every slice is there and right, or once a failed fetch has nothing on its way any more.
+// Opens the gate once every slice is there and right, or once one that was given up has nothing on its way any more.
 void Policy::settle_rows(SessionState& session, RowFetch& fetch) {
-  if (fetch.live_loads > 0 || (!fetch.error && fetch.done < fetch.slices.size())) return;
-  if (fetch.error) fail(*fetch.invocation, *fetch.error, "rows of " + session.plan->objects[size_t(fetch.object)].name);
-  scheduler_->publish(fetch.token);
+  const bool given_up = fetch.error || !fetch.invocation;
+  if (fetch.live_loads > 0 || (!given_up && fetch.done < fetch.slices.size())) return;
+  open_publish(fetch.token);
+  --session.in_flight;
+  if (!fetch.invocation) {
+    end_rows(fetch);
+    std::erase_if(orphan_rows_, [](const std::vector<RowFetch>& rows) {
+      return std::none_of(rows.begin(), rows.end(), [](const RowFetch& item) { return item.token >= 0; });
+    });
+  } else if (fetch.error) {
+    Invocation& invocation = *fetch.invocation;
+    fail(invocation, *fetch.error, "rows of " + session.plan->objects[size_t(fetch.object)].name);
+    if (invocation.live.empty()) finish(invocation);
+  }
 }
 
-// The segment has reported: window, bytes and token go back.
-void Policy::end_rows(Invocation& invocation, plan::SegmentId segment) {
+void Policy::withdraw_rows(const RowFetch& fetch) {
+  for (size_t i = 0; i < loads_.size(); ++i) {
+    if (loads_[i].rows == &fetch && !loads_[i].opened) withdraw_load(schedule::LoadToken(i), 1);
+  }
+}
+
+// The segment has been taken back: nothing more is read for it. Window and bytes stay until what is on its way has
+// arrived.
+void Policy::abandon_rows(Invocation& invocation, plan::SegmentId segment) {
   for (RowFetch& fetch : invocation.rows) {
     if (fetch.segment != segment || fetch.token < 0) continue;
-    fetch.windows.clear();
-    fetch.reservation.release();
-    free_publishes_.push_back(fetch.token);
-    fetch.token = -1;
+    fetch.invocation = nullptr;
+    if (fetch.live_loads == 0) {
+      end_rows(fetch);
+    } else {
+      withdraw_rows(fetch);
+    }
   }
+}
+
+// Window, bytes and token go back.
+void Policy::end_rows(RowFetch& fetch) {
+  fetch.windows.clear();
+  fetch.reservation.release();
+  release_publish(std::exchange(fetch.token, -1));
 }
 
 }  // namespace ompipe::session

@@ -239,7 +239,7 @@ void RuntimeCore::segment(schedule::SlotToken slot, schedule::Worker& worker) no
           .run_segment(segment, *invocation.session->store, invocation.rows, worker, scheduler_->threads());
   times = clock.stop();
   if (status.ok()) return;
-  invocation.body_error = status.error();
+  invocation.body_errors[size_t(segment) % schedule::kSegmentsAhead] = status.error();
   invocation.suppressed.store(true);
 }
 
@@ -277,6 +277,8 @@ void RuntimeCore::read(const ReadOrder& order) {
 
 void RuntimeCore::promote_read(uint64_t id, Priority priority) { io_->promote(id, io_priority(priority)); }
 
+bool RuntimeCore::withdraw_read(uint64_t id) { return io_->withdraw(id); }
+
 bool RuntimeCore::discard(SessionState& session, plan::ObjectId object, arenas::Allocation allocation) {
   if (inline_reads_ || allocation.bytes() <= kDiscardInlineBytes) {
     allocation.reset();
@@ -294,6 +296,7 @@ void RuntimeCore::complete(io::Completion completion) noexcept {
 }
 
 void RuntimeCore::read_finished_message(std::unique_ptr<io::Completion> completion) {
+  if (completion->status == io::ReadStatus::cancelled) return;  // the policy withdrew it
   const Policy::ReadTarget target = policy_.read_target(completion->id);
   const plan::PreparedObject& object = target.session->plan->objects[size_t(target.object)];
   const ObjectState& state = target.session->objects[size_t(target.object)];

@@ -54,6 +54,7 @@ class RuntimeCore : public schedule::Director, public Effects, public HotHost, p
   // Effects
   void read(const ReadOrder& order) override;
   void promote_read(uint64_t id, Priority priority) override;
+  bool withdraw_read(uint64_t id) override;
   bool discard(SessionState& session, plan::ObjectId object, arenas::Allocation allocation) override;
   Observer& observer() override { return *observer_; }
   int32_t executor() const override { return executor_; }

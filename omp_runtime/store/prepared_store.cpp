@@ -36,12 +36,6 @@ void PreparedStore::publish(plan::ObjectId object) {
   entry.published.store(entry.allocation.data(), std::memory_order_release);
 }
 
-void PreparedStore::abandon(plan::ObjectId object, Residency to) {
-  Entry& entry = *entries_[size_t(object)];
-  transition(entry.state, to);
-  entry.allocation.reset();
-}
-
 arenas::Allocation PreparedStore::evict(plan::ObjectId object) {
   Entry& entry = *entries_[size_t(object)];
   transition(entry.state, Residency::evicting);
@@ -49,6 +43,10 @@ arenas::Allocation PreparedStore::evict(plan::ObjectId object) {
   return std::move(entry.allocation);
 }
 
-void PreparedStore::gone(plan::ObjectId object) { transition(entries_[size_t(object)]->state, Residency::absent); }
+arenas::Allocation PreparedStore::give_up(plan::ObjectId object) {
+  return std::move(entries_[size_t(object)]->allocation);
+}
+
+void PreparedStore::gone(plan::ObjectId object, Residency to) { transition(entries_[size_t(object)]->state, to); }
 
 }  // namespace ompipe::store

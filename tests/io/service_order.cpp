@@ -80,6 +80,21 @@ TEST_CASE("a queued read that is cancelled is withdrawn at once and never reache
   CHECK(offsets(s.device.started()) == std::vector<uint64_t>{0, 2});
 }
 
+TEST_CASE("withdrawing takes a queued read off, and leaves one in flight alone") {
+  GatedService s({.threads = 1});
+  s.submit(0, Priority::critical, 0);
+  s.device.wait_started(1);
+  s.submit(1, Priority::critical, 1);
+  CHECK(!s.service.withdraw(0));
+  CHECK(s.service.withdraw(1));
+  CHECK(!s.service.withdraw(1));
+  s.device.open_all();
+  s.sink.wait_for(2);
+  CHECK(s.sink.of(0).status == ReadStatus::done);
+  CHECK(s.sink.of(1).status == ReadStatus::cancelled);
+  CHECK(!s.service.withdraw(0));
+}
+
 TEST_CASE("a read in flight that is cancelled is reported as cancelled on arrival, and holds its slot until then") {
   GatedService s({.threads = 1});
   const std::weak_ptr<const void> owner = s.give_owner(0);

@@ -107,6 +107,59 @@ TEST_CASE("segments of one slot follow each other, those of different slots need
   CHECK(together.load());
 }
 
+TEST_CASE("segments that have not started are taken back: they call nobody, and report in their turn") {
+  for (const char* name : kSchedulers) {
+    CAPTURE(name);
+    Script script;
+    std::atomic<int> ran{0};
+    script.on_segment = [&](SlotToken, Worker&) { ++ran; };
+    script.open(name, 2);
+    int taken = 0, taken_again = 0;
+    script.step([&](Scheduler& scheduler) {
+      scheduler.create_publish(0);
+      scheduler.create_segment(3, std::array<PublishToken, 1>{0});
+      scheduler.create_segment(3, {});
+      taken = scheduler.take_back(3);
+      taken_again = scheduler.take_back(3);
+    });
+    CHECK(taken == 2);
+    CHECK(taken_again == 0);
+    CHECK(let_others_run(script, 0, 5));
+    CHECK(script.segments().empty());  // its gate is closed
+    script.step([](Scheduler& scheduler) { scheduler.publish(0); });
+    CHECK(script.await_segments(2));
+    CHECK(ran.load() == 0);
+    script.step([](Scheduler& scheduler) { scheduler.create_segment(3, {}); });
+    CHECK(script.await_segments(3));
+    CHECK(ran.load() == 1);
+  }
+}
+
+TEST_CASE("a segment that runs is not taken back, the one behind it is") {
+  Script script;
+  Gate started, held;
+  std::atomic<int> ran{0};
+  std::atomic<bool> waited{false};
+  script.on_segment = [&](SlotToken, Worker&) {
+    ++ran;
+    started.open();
+    waited = held.wait();
+  };
+  script.open("omp-tasks", 2);
+  script.step([](Scheduler& scheduler) {
+    scheduler.create_segment(0, {});
+    scheduler.create_segment(0, {});
+  });
+  REQUIRE(started.wait());
+  int taken = 0;
+  script.step([&](Scheduler& scheduler) { taken = scheduler.take_back(0); });
+  held.open();
+  CHECK(taken == 1);
+  CHECK(script.await_segments(2));
+  CHECK(ran.load() == 1);
+  CHECK(waited.load());
+}
+
 // One compute thread, held in a prepack. A speculative prepack is opened and then promoted: from there it counts as
 // critical, so the next speculative gate is held back until it has started, and the message says when.
 TEST_CASE("a promoted prepack goes before speculation that was held back for it") {

@@ -4,6 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <thread>
 #include <vector>
 
 namespace ompipe::schedule {
@@ -71,6 +74,61 @@ TEST_CASE("one gate releases segments of several slots, and of one slot only the
   CHECK_FALSE(chains.create(kMaxSlots - 1, std::vector<PublishToken>{6}));
   CHECK(publish(chains, 6) == Slots{0, kMaxSlots - 1});
   CHECK(finish(chains, 0) == Slots{0});
+}
+
+TEST_CASE("a segment is its body's or whoever took it back, never both") {
+  SegmentWords words;
+  words.created();
+  words.created();
+  CHECK(words.take_back(2) == 2);
+  CHECK(words.take_back(2) == 0);
+  CHECK_FALSE(words.begin());
+  words.end();
+  words.created();  // the third takes the first one's place
+  CHECK_FALSE(words.begin());
+  words.end();
+  CHECK(words.begin());
+  CHECK(words.take_back(1) == 0);
+  words.end();
+}
+
+TEST_CASE("only the tail that has not begun is taken back") {
+  SegmentWords words;
+  words.created();
+  words.created();
+  CHECK(words.begin());
+  CHECK(words.take_back(2) == 1);
+  words.end();
+  CHECK(words.take_back(2) == 0);  // the first has ended and not reported
+  CHECK_FALSE(words.begin());
+  words.end();
+  words.created();
+  CHECK(words.take_back(0) == 0);
+  CHECK(words.begin());
+  words.end();
+}
+
+TEST_CASE("a body and a cancellation at the same time: one of them has it") {
+  for (int round = 0; round < 20'000; ++round) {
+    SegmentWords words;
+    words.created();
+    words.created();
+    std::atomic<int> ready{0};
+    const auto meet = [&] {
+      ++ready;
+      while (ready < 2) std::this_thread::yield();
+    };
+    std::array<bool, 2> ran{};
+    std::thread bodies([&] {
+      meet();
+      for (bool& mine : ran) mine = words.begin(), words.end();
+    });
+    meet();
+    const int taken = words.take_back(2);
+    bodies.join();
+    REQUIRE(ran[0] + ran[1] + taken == 2);
+    REQUIRE((ran[0] || !ran[1]));
+  }
 }
 
 TEST_SUITE_END();

@@ -11,6 +11,7 @@ struct Helped : schedule::Worker {
   int index() const override { return 3; }
   void run_tiles(int64_t, schedule::TileFunction, void*, double) override {}
   uint64_t helpers_cpu_ns() const override { return helpers_ns; }
+  void expect(double) override {}
   uint64_t helpers_ns;
 };
 

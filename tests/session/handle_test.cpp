@@ -82,7 +82,7 @@ TEST_CASE("a destroyed handle has waited: its context is the caller's again") {
   }
 }
 
-TEST_CASE("cancel while reads are in flight: terminal as cancelled; who shares them is not") {
+TEST_CASE("cancel while reads are in flight: terminal before any of them returns; who shares them is not") {
   Gates gates;
   Rig rig({.threads = 2, .device = &gates.device});
   RuntimeSession& session = rig.open();
@@ -91,16 +91,46 @@ TEST_CASE("cancel while reads are in flight: terminal as cancelled; who shares t
   second.feed(kPrompt);
   ExecutionHandle cancelled = session.RunAsync(first.context);
   const ExecutionHandle other = session.RunAsync(second.context);
-  gates.device.wait_started(1);
+  gates.device.wait_started(2);
   cancelled.Cancel();
-  gates.device.open_all();
   REQUIRE_FALSE(cancelled.Wait().ok());
   CHECK(cancelled.Wait().error().kind == ErrorKind::cancelled);
-  CHECK(other.Wait().ok());
-  CHECK(second.take_logits() == expected());
+  CHECK(cancelled.diagnostics().cancel_s > 0);
   CHECK(first.length() == 0);
+  CHECK_FALSE(other.IsReady());
+  gates.device.open_all();
+  CHECK(other.Wait().ok());
+  CHECK(other.diagnostics().cancel_s == 0);
+  CHECK(second.take_logits() == expected());
   cancelled.Cancel();  // nothing happens
   CHECK(decode(session, 1)->logits[0] == expected());
+}
+
+TEST_CASE("a load that nobody wants any more: what is queued is never read, what arrives is not packed") {
+  Gates gates;
+  Watcher watcher;
+  Rig rig({.threads = 2, .io_threads = 2, .observer = &watcher, .device = &gates.device});
+  RuntimeSession& session = rig.open();
+  for (const bool prepares : {false, true}) {
+    CAPTURE(prepares);
+    const size_t before = gates.device.started().size();
+    Decoder decoder(session);
+    decoder.feed(kPrompt);
+    ExecutionHandle handle = prepares ? session.PrepareAsync() : session.RunAsync(decoder.context);
+    gates.device.wait_started(before + 2);
+    handle.Cancel();
+    CHECK(handle.Wait().error().kind == ErrorKind::cancelled);
+    for (const ObjectFigures& object : session.objects()) CHECK(object.state != "resident");
+    while (gates.device.waiting() > 0) gates.device.open_next();
+    rig.runtime().figures();
+    CHECK(gates.device.started().size() == before + 2);
+    // Everything is absent again once the no-ops have run: a session that closes waits for them.
+  }
+  rig.close();
+  CHECK(rig.runtime().audit().ok());
+  for (const Seen& task : watcher.seen()) CHECK(task.kind == TaskKind::read);
+  gates.device.open_all();
+  CHECK(decode(rig.open(), 1)->logits[0] == expected());
 }
 
 TEST_CASE("cancel before it could start: terminal while everything else stands still") {

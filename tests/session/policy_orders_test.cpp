@@ -61,6 +61,7 @@ void random_walk(uint64_t seed) {
   }
   // At the smallest budget, or somewhat above it, in one domain or another.
   WorldOptions options{.threads = int(1 + below(4)), .discards_later = below(2) == 1};
+  options.reads_begin_early = [&] { return below(2) == 1; };
   options.load_tokens = options.publish_tokens = int(4 + below(12));
   const auto room = [&] { return below(2) ? 0 : below(6); };
   if (below(2)) options.limits.domain_bytes[Domain::prepared] = (prepared_pages + room()) * kPage;

@@ -122,17 +122,6 @@ TEST_CASE("a table that is also a packed weight: its rows and its own reads are 
   CHECK(again.succeeded());
 }
 
-TEST_CASE("a run that is cancelled while its slices are read") {
-  World world;
-  SessionState& a = world.bind(table_plan(), {.mode = Mode::on_demand});
-  const Handle run = world.run(a, {.slices = {1, 2, 3}});
-  world.read(a, 0, 2);
-  world.cancel(run);
-  world.drain();
-  REQUIRE(run.done());
-  CHECK(run.error().kind == ErrorKind::cancelled);
-}
-
 TEST_SUITE_END();
 
 }  // namespace ompipe::session::script

@@ -311,9 +311,20 @@ void World::create_segment(SlotToken slot, std::span<const PublishToken> named) 
     expect(publishes_[size_t(token)].created, "a segment names a gate that isn't closed");
     ++publishes_[size_t(token)].named;
   }
-  chain.push_back({{named.begin(), named.end()}, false});
   const Invocation& invocation = policy_->invocation(slot);
+  chain.push_back({{named.begin(), named.end()}, invocation.session, invocation.completion, invocation.created - 1});
   log_.push_back(fmt::format("segment {}.{}", invocation.age, invocation.created - 1));
+}
+
+int World::take_back(SlotToken slot) {
+  std::deque<FakeSegment>& chain = chains_[size_t(slot)];
+  int taken = 0;
+  for (auto segment = chain.rbegin(); segment != chain.rend() && !segment->started; ++segment, ++taken) {
+    expect(!segment->taken_back, "a segment is taken back twice");
+    segment->taken_back = true;
+    log_.push_back(fmt::format("take back {}.{}", policy_->invocation(slot).age, segment->segment));
+  }
+  return taken;
 }
 
 bool World::segment_ready(size_t slot) const {
@@ -352,20 +363,31 @@ void World::promote_read(uint64_t id, Priority priority) {
   }
 }
 
+bool World::withdraw_read(uint64_t id) {
+  const auto found = std::find_if(reads_.begin(), reads_.end(), [&](const ReadOrder& order) { return order.id == id; });
+  if (found == reads_.end()) return false;
+  if (options_.reads_begin_early && options_.reads_begin_early()) begun_.push_back(id);
+  if (std::find(begun_.begin(), begun_.end(), id) != begun_.end()) return false;
+  log_.push_back("withdraw " + name(found->session, found->object, found->chunk));
+  reads_.erase(found);
+  return true;
+}
+
 bool World::discard(SessionState& session, ObjectId object, arenas::Allocation allocation) {
-  for (size_t slot = 0; slot < chains_.size(); ++slot) {
-    if (chains_[slot].empty()) continue;
-    const Invocation& invocation = policy_->invocation(SlotToken(slot));
-    if (invocation.session != &session) continue;
-    for (const Invocation::LiveSegment& live : invocation.live) {
-      const std::vector<ObjectId>& needs = session.plan->segments[size_t(live.segment)].requirements;
-      expect(std::find(needs.begin(), needs.end(), object) == needs.end(), "an object is evicted under its consumer");
+  for (const std::deque<FakeSegment>& chain : chains_) {
+    for (const FakeSegment& segment : chain) {
+      if (segment.taken_back || segment.session != &session) continue;
+      const std::vector<ObjectId>& needs = session.plan->segments[size_t(segment.segment)].requirements;
+      const bool loaded = session.store->state(object) == Residency::evicting;
+      expect(!loaded || std::find(needs.begin(), needs.end(), object) == needs.end(),
+             "an object is evicted under its consumer");
     }
   }
   for (const uint64_t slot : hot_running_) {
     expect(policy_->hot().slots[int(slot)].session != &session, "an object is evicted under a hot run");
   }
-  log_.push_back("evict " + name(&session, object));
+  log_.push_back((session.store->state(object) == Residency::evicting ? "evict " : "give up ") +
+                 name(&session, object));
   if (!options_.discards_later) return true;
   discards_.push_back({&session, object, std::move(allocation)});
   return false;
@@ -419,6 +441,7 @@ void World::apply(const Event& event, std::optional<Error> error) {
           std::find_if(reads_.begin(), reads_.end(), [&](const ReadOrder& order) { return order.id == event.id; });
       REQUIRE(found != reads_.end());
       reads_.erase(found);
+      std::erase(begun_, event.id);
       policy_->read_done(event.id, std::move(error));
       break;
     }
@@ -460,6 +483,7 @@ void World::apply(const Event& event, std::optional<Error> error) {
 
 void World::start_ready_segment(size_t slot) {
   chains_[slot].front().started = true;
+  if (chains_[slot].front().taken_back) return;
   Invocation& invocation = policy_->invocation(SlotToken(slot));
   const plan::SegmentId segment = invocation.next_to_run++;
   expect(segment == invocation.done, "segments run out of order");
@@ -475,12 +499,15 @@ void World::start_ready_segment(size_t slot) {
 }
 
 void World::finish_started_segment(size_t slot, std::optional<Error> error) {
-  Invocation& invocation = policy_->invocation(SlotToken(slot));
-  if (!invocation.suppressed && error) {
-    invocation.body_error = std::move(error);
-    invocation.suppressed = true;
+  const FakeSegment& segment = chains_[slot].front();
+  if (!segment.taken_back && error) {
+    Invocation& invocation = policy_->invocation(SlotToken(slot));
+    if (!invocation.suppressed) {
+      invocation.body_errors[size_t(segment.segment) % schedule::kSegmentsAhead] = std::move(error);
+      invocation.suppressed = true;
+    }
   }
-  for (const PublishToken token : chains_[slot].front().named) --publishes_[size_t(token)].named;
+  for (const PublishToken token : segment.named) --publishes_[size_t(token)].named;
   chains_[slot].pop_front();
   policy_->segment_done(SlotToken(slot));
 }
@@ -544,12 +571,20 @@ LoadToken World::token_of(SessionState& session, ObjectId object, int chunk) con
   return -1;
 }
 
-void World::read(SessionState& session, ObjectId object, int chunk, std::optional<Error> error) {
+std::vector<ReadOrder>::iterator World::find_read(SessionState& session, ObjectId object, int chunk) {
   const auto found = std::find_if(reads_.begin(), reads_.end(), [&](const ReadOrder& order) {
     return order.session == &session && order.object == object && order.chunk == chunk;
   });
   REQUIRE_MESSAGE(found != reads_.end(), "not being read: ", name(&session, object, chunk));
-  apply({Event::Kind::read, found->id}, std::move(error));
+  return found;
+}
+
+void World::read(SessionState& session, ObjectId object, int chunk, std::optional<Error> error) {
+  apply({Event::Kind::read, find_read(session, object, chunk)->id}, std::move(error));
+}
+
+void World::begin_read(SessionState& session, ObjectId object, int chunk) {
+  begun_.push_back(find_read(session, object, chunk)->id);
 }
 
 void World::start_pack(SessionState& session, ObjectId object, int chunk) {
@@ -580,7 +615,7 @@ void World::load(SessionState& session, ObjectId object) {
 
 size_t World::slot_of(const Handle& handle) {
   for (size_t slot = 0; slot < chains_.size(); ++slot) {
-    if (!chains_[slot].empty() && policy_->invocation(SlotToken(slot)).completion == handle.completion) return slot;
+    if (!chains_[slot].empty() && chains_[slot].front().handle == handle.completion) return slot;
   }
   FAIL("no segment of that run has been created");
   return 0;

@@ -48,6 +48,7 @@ struct WorldOptions {
   arenas::BudgetLimits limits = {};
   bool discards_later = false;  // an evicted object's bytes go back at an event of their own
   bool hot = false;             // what has everything resident runs hot, by events start_hot and finish_hot
+  std::function<bool()> reads_begin_early = {};  // asked when a read is to be withdrawn: whether a device has it by now
 };
 
 // Limits with one domain bounded.
@@ -103,8 +104,8 @@ class World : private schedule::Scheduler, private Effects {
 
   // What was asked for since the last call: "read a0.0 critical", "promote a0.0 critical", "open a0.0 speculative",
   // "hurry a0.0" (an opened prepack was promoted), "publish a0" (its gate, also after a failure), "segment 1.0",
-  // "evict a0"; "publish rows" for the gate of a table's slices; "hot 2" for a run that was claimed, "cold 2" for one
-  // that was handed back.
+  // "evict a0"; "publish rows" for the gate of a table's slices; "withdraw a0.0" for a read, "take back 1.1" for a
+  // segment; "hot 2" for a run that was claimed, "cold 2" for one that was handed back.
   Log take_log();
 
   // In a fixed order.
@@ -116,6 +117,7 @@ class World : private schedule::Scheduler, private Effects {
 
   // One event by name. Each must be possible; chunk -1 is the oldest unfinished aux read.
   void read(SessionState& session, ObjectId object, int chunk = 0, std::optional<Error> error = {});
+  void begin_read(SessionState& session, ObjectId object, int chunk = 0);  // it can't be withdrawn any more
   void start_pack(SessionState& session, ObjectId object, int chunk = 0);
   void finish_pack(SessionState& session, ObjectId object, int chunk = 0, std::optional<Error> error = {});
   void pack(SessionState& session, ObjectId object, int chunk = 0);
@@ -146,7 +148,10 @@ class World : private schedule::Scheduler, private Effects {
   };
   struct FakeSegment {
     std::vector<schedule::PublishToken> named;
-    bool started = false;
+    const SessionState* session;
+    CompletionRef handle;
+    plan::SegmentId segment;
+    bool started = false, taken_back = false;
   };
   struct FakeDiscard {
     SessionState* session;
@@ -169,6 +174,7 @@ class World : private schedule::Scheduler, private Effects {
   void create_publish(schedule::PublishToken token) override;
   void publish(schedule::PublishToken token) override;
   void create_segment(schedule::SlotToken slot, std::span<const schedule::PublishToken> named) override;
+  int take_back(schedule::SlotToken slot) override;
   bool critical_waiting() override;
   void publish_hot() override { ++published_; }
   void taken_hot() override { --published_; }
@@ -178,6 +184,7 @@ class World : private schedule::Scheduler, private Effects {
   // Effects
   void read(const ReadOrder& order) override;
   void promote_read(uint64_t id, Priority priority) override;
+  bool withdraw_read(uint64_t id) override;
   bool discard(SessionState& session, ObjectId object, arenas::Allocation allocation) override;
   Observer& observer() override;
   int32_t executor() const override { return 0; }
@@ -191,6 +198,7 @@ class World : private schedule::Scheduler, private Effects {
   void finish_started_segment(size_t slot, std::optional<Error> error);
   void check_requirements(size_t slot);
   size_t slot_of(const Handle& handle);
+  std::vector<ReadOrder>::iterator find_read(SessionState& session, ObjectId object, int chunk);
   std::string name(const SessionState* session, ObjectId object) const;
   std::string name(const SessionState* session, ObjectId object, int chunk) const;
   schedule::LoadToken token_of(SessionState& session, ObjectId object, int chunk) const;
@@ -204,6 +212,7 @@ class World : private schedule::Scheduler, private Effects {
   std::vector<FakePublish> publishes_;
   std::vector<std::deque<FakeSegment>> chains_;  // by slot
   std::vector<ReadOrder> reads_;                 // unfinished, in the order of submission
+  std::vector<uint64_t> begun_;                  // of them, those that a device has
   std::deque<FakeDiscard> discards_;
   bool withheld_ = false;
   int published_ = 0;

@@ -93,7 +93,8 @@ TEST_CASE("an evicted object's bytes count until its allocation is gone; it come
   CHECK(world.store->generation(0) == 2);
   CHECK(world.store->writable(0) == place);
   CHECK(place[0] == std::byte(0));
-  world.store->abandon(0, Residency::absent);
+  world.store->give_up(0).reset();
+  world.store->gone(0);
 }
 
 TEST_CASE("an abandoned or failed object gives its bytes back, and the next request is the next generation") {
@@ -104,7 +105,10 @@ TEST_CASE("an abandoned or failed object gives its bytes back, and the next requ
       const uint32_t generation = world.store->generation(0);
       world.store->begin(0, reservation);
       if (prepares) world.store->first_chunk(0);
-      world.store->abandon(0, to);
+      arenas::Allocation leaving = world.store->give_up(0);
+      CHECK(world.live() == World::kRounded);
+      leaving.reset();
+      world.store->gone(0, to);
       CHECK(world.store->state(0) == to);
       CHECK(world.store->generation(0) == generation + 1);
       CHECK(world.store->bytes(0) == nullptr);

@@ -119,6 +119,8 @@ class IoService {
   bool promote(RequestId id, Priority priority);
 
   CancelResult cancel(RequestId id);
+  // Cancels a request that is still queued; false, and nothing changes, if it is in flight or was reported.
+  bool withdraw(RequestId id);
 
   // Executes the next read that may begin on the calling thread and reports it; false if there is none. Only with
   // threads == 0, and by one thread at a time.
@@ -141,6 +143,7 @@ class IoService {
   void wake_one_for_work() OMPIPE_REQUIRES(mutex_);
   void perform(RequestSlot& slot, uint32_t thread);
   void count_in_flight(const ReadRequest& request, bool begins) OMPIPE_REQUIRES(mutex_);
+  CancelResult cancel(RequestId id, bool also_in_flight);
   void report_withdrawn(RequestId id);
 
   Device& device_;

@@ -116,6 +116,9 @@ class Scheduler {
   // The next segment of a slot's chain: runs after the slot's previous one and after every gate named (each created and
   // not yet published). At most kSegmentsAhead of a slot are unreported.
   virtual void create_segment(SlotToken slot, std::span<const PublishToken> named) = 0;
+  // Takes back those of a slot's created segments that have not started, always the newest ones: their bodies call
+  // nobody, but each still reports segment_done in its turn. Returns how many.
+  virtual int take_back(SlotToken slot) = 0;
 
   // Hot invocations: one more can be claimed, and a thread is woken for it; one has been claimed or withdrawn, by
   // whoever did it. At most threads() run at once.

@@ -18,6 +18,7 @@ struct Diagnostics {
   std::string failed_task;              // "prepack layers.3.down", "segment lm_head"; empty when nothing failed
   std::vector<std::string> suppressed;  // tasks that did not run because of it
   double submission_s = 0;              // time the submitting call took
+  double cancel_s = 0;                  // from the first Cancel to the end, if it ended as cancelled
   bool hot = false;                     // it ran on the hot path: at once, with nothing to read, prepare or wait for
   std::vector<double> segment_wait_s;   // of each segment: from its predecessor's end (or submission) to its own start;
                                         // empty for a hot run
@@ -39,8 +40,8 @@ class ExecutionHandle {
   // started is run by the caller.
   Status Wait() const;
   bool IsReady() const;  // never blocks
-  // Asks that nothing more of this handle's own starts; Wait then returns an error of kind cancelled, unless it was
-  // done before. Tasks of the session that others want go on.
+  // Asks that nothing more of this handle's own starts. It ends as cancelled, unless it was done before: at once, or
+  // when the segment that runs has ended; it never waits for a read. Loads of the session that others want go on.
   void Cancel();
   // Only after Wait has returned.
   const Diagnostics& diagnostics() const;

@@ -31,11 +31,11 @@ class PreparedStore {
   void first_chunk(plan::ObjectId object);
   // preparing to resident: one release store makes bytes and allocation visible together.
   void publish(plan::ObjectId object);
-  // loading or preparing to failed or absent: gives the bytes back.
-  void abandon(plan::ObjectId object, Residency to);
-  // resident to evicting. Destroying the allocation gives the pages back; gone() follows that.
-  arenas::Allocation evict(plan::ObjectId object);
-  void gone(plan::ObjectId object);  // evicting to absent
+  // Both give up the bytes of an object: destroying the allocation gives its pages back, and gone() follows that.
+  arenas::Allocation evict(plan::ObjectId object);    // resident to evicting
+  arenas::Allocation give_up(plan::ObjectId object);  // loading or preparing, and still so until it is gone
+  // evicting, or given up, to absent; given up to failed.
+  void gone(plan::ObjectId object, Residency to = Residency::absent);
 
   const std::byte* bytes(plan::ObjectId object) const {
     return entries_[size_t(object)]->published.load(std::memory_order_acquire);
