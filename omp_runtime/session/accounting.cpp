@@ -249,7 +249,7 @@ Result<Accounting> predict_accounting(const std::shared_ptr<const plan::Prepared
   }
   if (Status status = tokens_suffice(options, *plan); !status.ok()) return status.error();
   PolicyOptions policy = policy_options(options);
-  policy.hot = false;  // it has no threads to run so; the bytes are the same
+  policy.hot = false;  // it has no threads to run so; what a kept frame holds is retained by the arenas instead
   exec::Frame frame(plan, policy.threads);
   if (Status status = frame.bind(context); !status.ok()) return status.error();
   Prediction prediction(policy, options.limits);

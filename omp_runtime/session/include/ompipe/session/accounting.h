@@ -24,7 +24,8 @@ struct AccountingStep {
 
 struct Accounting {
   std::vector<AccountingStep> steps;
-  arenas::BudgetUsage usage;  // at the end: limits, peaks, what is retained; outputs are still held
+  // At the end: limits, peaks, what is retained, the frame for the next hot run included; outputs are still held.
+  arenas::BudgetUsage usage;
   uint64_t evictions = 0, rematerialised = 0;
 };
 
