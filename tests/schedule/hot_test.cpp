@@ -299,7 +299,7 @@ TEST_CASE("callers, claims and tiles at once: every tile runs once, and no scrat
       std::array<std::atomic<int>, kMaxThreads> in_use{};
       std::atomic<int> tiles{0}, wrong{0};
     };
-    std::atomic<int> wrong{0}, refused{0};
+    std::atomic<int> wrong{0};
     const auto body = [&](Worker& worker) {
       Run run;
       worker.expect(1e6);
@@ -320,14 +320,14 @@ TEST_CASE("callers, claims and tiles at once: every tile runs once, and no scrat
     constexpr int kRounds = 100;
     for (int i = 0; i < 3; ++i) {
       callers.emplace_back([&] {
-        for (int round = 0; round < kRounds; ++round) refused += !on_caller(*claims.scheduler, body);
+        // Refused while the team's threads hold every slot; the claims published are few, so each caller has its turns in the end.
+        for (int accepted = 0; accepted < kRounds; std::this_thread::yield()) accepted += on_caller(*claims.scheduler, body);
       });
     }
     for (int i = 0; i < kRounds; ++i) claims.publish(body);
     for (std::thread& caller : callers) caller.join();
     claims.wait_ended(kRounds);
     CHECK(wrong == 0);
-    CHECK(refused < 3 * kRounds);
     CHECK(claims.most_running <= threads);
   }
 }
