@@ -45,7 +45,7 @@ void write(const cli::ModelSpec& spec, const std::string& folder) {
   io::FileOperations operations;
   io::AtomicFile data = must(io::AtomicFile::create(folder + "/model.data", operations));
   const std::vector<cli::PlacedWeight> placed = must(cli::write_data(spec, 1, data));
-  must(data.publish([](const auto&) { return Status(); }));
+  must(data.publish([](const auto&) { return ok_status(); }));
   std::ofstream(folder + "/model.onnx", std::ios::binary) << cli::onnx_bytes(spec, placed, "model.data", {});
 }
 

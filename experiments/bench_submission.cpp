@@ -85,7 +85,7 @@ void plan_build(benchmark::State& state, int products) {
 struct Cold {
   Cold(const std::shared_ptr<session::Runtime>& runtime, int products)
       : session(must(session::RuntimeSession::open(runtime, chain(products), {}))) {
-    exec::Tensor view = exec::make_tensor(model::DType::f32, {1, int64_t(input.size())}, nullptr);
+    exec::Tensor view = exec::make_tensor(model::DType::f32, std::array<int64_t, 2>{1, int64_t(input.size())}, nullptr);
     view.data = reinterpret_cast<std::byte*>(input.data());
     context.inputs.push_back({"x", {view, nullptr}});
   }
