@@ -51,6 +51,7 @@ void Policy::settle(SessionState& session, plan::ObjectId id) {
   if (object.live_loads > 0 || object.aux_pending > 0) return;
   object.doomed = true;
   object.aux.reset();
+  reached(session, id);
   forget_in_flight(session, id);
   if (object.error) fail_waiting(session, id);
   open_publish(std::exchange(object.token, -1));

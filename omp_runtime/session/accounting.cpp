@@ -37,8 +37,8 @@ class SizedWork : public InvocationWork {
   arenas::Allocation block_;
 };
 
-// The sequential scheduler and the I/O service in one, for a policy with one session and one invocation: tasks in the
-// order in which they were opened, a read only when no task is ready. Its observer keeps the accounts.
+// The sequential scheduler and the I/O service in one, for a policy with one session and one invocation at a time:
+// tasks in the order in which they were opened, a read only when no task is ready. Its observer keeps the accounts.
 class Prediction : private schedule::Scheduler, private Effects, private Observer {
  public:
   Prediction(const PolicyOptions& options, const MemoryLimits& limits)
@@ -71,6 +71,8 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
   }
 
   CompletionRef run(const exec::Frame& frame, std::vector<RowFetch> rows) {
+    outputs_.clear();
+    chain_done_ = 0;
     auto invocation = std::make_unique<Invocation>();
     auto completion = make_completion();
     invocation->session = session_.get();
@@ -94,8 +96,10 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
     }
   }
 
+  // After a run and all that it has left under way.
+  void end_run() { end_step(); }
+
   Accounting finish() && {
-    end_step();
     accounting_.usage = budget_.usage();
     accounting_.evictions = policy_.counters().evictions;
     accounting_.rematerialised = policy_.counters().rematerialised;
@@ -184,6 +188,7 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
   // Observer
   void on_milestone(Milestone, uint64_t) noexcept override {}
   void on_task(const TaskEvent& event) noexcept override {
+    note();
     switch (event.kind) {
       case TaskKind::evict:
         step_.evicted.push_back(event.object);
@@ -239,7 +244,7 @@ Status status_of(Completion& completion) {
 }  // namespace
 
 Result<Accounting> predict_accounting(const std::shared_ptr<const plan::PreparedExecutionPlan>& plan,
-                                      const exec::RuntimeContext& context, const RuntimeOptions& runtime,
+                                      std::span<const exec::RuntimeContext> runs, const RuntimeOptions& runtime,
                                       const SessionOptions& session, bool prepares) {
   RuntimeOptions options = runtime;
   if (options.threads == 0) {
@@ -250,8 +255,6 @@ Result<Accounting> predict_accounting(const std::shared_ptr<const plan::Prepared
   if (Status status = tokens_suffice(options, *plan); !status.ok()) return status.error();
   PolicyOptions policy = policy_options(options);
   policy.hot = false;  // it has no threads to run so; what a kept frame holds is retained by the arenas instead
-  exec::Frame frame(plan, policy.threads);
-  if (Status status = frame.bind(context); !status.ok()) return status.error();
   Prediction prediction(policy, options.limits);
   if (Status status = prediction.bind(plan, session, prepared_layout(options.limits)); !status.ok())
     return status.error();
@@ -259,12 +262,17 @@ Result<Accounting> predict_accounting(const std::shared_ptr<const plan::Prepared
   if (prepares) preparation = prediction.prepare();
   if (prepares && session.mode == Mode::eager) prediction.drain();
   const std::vector<RowTable> tables = row_tables(*plan, session.verify);
-  const CompletionRef run = prediction.run(frame, row_fetches(tables, context));
-  prediction.drain();
-  if (preparation) {
-    if (Status status = status_of(*preparation); !status.ok()) return status.error();
+  exec::Frame frame(plan, policy.threads);  // every run's: a session takes the one that the last run gave back
+  for (const exec::RuntimeContext& context : runs) {
+    if (Status status = frame.bind(context); !status.ok()) return status.error();
+    const CompletionRef run = prediction.run(frame, row_fetches(tables, context));
+    prediction.drain();
+    if (preparation) {
+      if (Status status = status_of(*preparation); !status.ok()) return status.error();
+    }
+    if (Status status = status_of(*run); !status.ok()) return status.error();
+    prediction.end_run();
   }
-  if (Status status = status_of(*run); !status.ok()) return status.error();
   return std::move(prediction).finish();
 }
 

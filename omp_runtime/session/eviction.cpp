@@ -129,6 +129,7 @@ void Policy::evict(SessionState& session, plan::ObjectId id) {
   const uint64_t start_ns = now_ns();
   OMPIPE_CHECK(!session.gate.is_open(), "an eviction from a session that runs hot");
   session.evictable.remove(id);
+  reached(session, id);
   --session.resident;
   ++session.evictions;
   ++session.leaving;

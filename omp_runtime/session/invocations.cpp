@@ -152,6 +152,7 @@ std::optional<Policy::SegmentNeed> Policy::need_of(Invocation& invocation, const
 void Policy::pin(SessionState& session, const plan::Segment& segment) {
   for (plan::ObjectId id : segment.requirements) {
     ++session.objects[size_t(id)].pins;
+    reached(session, id);
     session.evictable.remove(id);
   }
 }
@@ -199,6 +200,7 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
   }
   invocation.live.push_back(std::move(live));
   ++invocation.created;
+  if (invocation.live.size() == 1) see_wait(invocation);
   scheduler_->create_segment(invocation.slot, invocation.live.back().named);
   return Grant::granted;
 }
@@ -229,6 +231,7 @@ void Policy::segment_done(schedule::SlotToken slot) {
   const std::optional<Error>& error = invocation.body_errors[size_t(reported.segment) % schedule::kSegmentsAhead];
   if (error) fail(invocation, *error, "segment " + segment.name);
   const bool ended = invocation.error || invocation.done == plan::SegmentId(session.plan->segments.size());
+  if (!ended && !invocation.live.empty()) see_wait(invocation);
   if (ended && invocation.live.empty()) finish(invocation);
 }
 

@@ -32,7 +32,9 @@ SessionState::SessionState(std::shared_ptr<const plan::PreparedExecutionPlan> th
       options(the_options),
       store(std::move(the_store)),
       objects(plan->objects.size()),
-      evictable(plan->objects.size()) {
+      evictable(plan->objects.size()),
+      window(
+          plan::SegmentId(std::min(plan->segments.size(), size_t(options.look_ahead.segments.value_or(INT32_MAX))))) {
   for (const plan::Segment& segment : plan->segments) {
     DomainBytes gang;
     for (plan::ObjectId object : segment.requirements) {

@@ -49,6 +49,7 @@ struct PolicyOptions {
 
 struct PolicyCounters {
   uint64_t promotions = 0, peak_bytes_in_flight = 0, evictions = 0, rematerialised = 0, fallbacks = 0, abandoned = 0;
+  uint64_t replaced = 0;  // evicted for look-ahead
 };
 
 class Policy {
@@ -179,9 +180,18 @@ class Policy {
                     arenas::Reservation mapped);
   void top_up_chunks();
   bool add_chunk(const InFlight& item);
+  void raise(SessionState& session, plan::ObjectId object, Priority priority);
+
+  // window.cpp
   void look_ahead();
   void look_ahead(Invocation& invocation);
-  void raise(SessionState& session, plan::ObjectId object, Priority priority);
+  bool residency_limited() const;
+  plan::SegmentId window_end(const Invocation& invocation) const;
+  Grant admit_ahead(Invocation& invocation, plan::SegmentId segment, plan::ObjectId object);
+  bool residency_full(const arenas::DomainBytes& need) const;
+  bool make_room_ahead(const Invocation& invocation, const arenas::DomainBytes& need);
+  void reached(SessionState& session, plan::ObjectId object);
+  void see_wait(const Invocation& invocation);
 
   // rows.cpp
   RowFetch* rows_for(Invocation& invocation, plan::ObjectId object);

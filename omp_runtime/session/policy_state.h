@@ -23,6 +23,7 @@
 #include "ompipe/session/observer.h"
 #include "ompipe/session/options.h"
 #include "ompipe/store/prepared_store.h"
+#include "window.h"
 
 namespace ompipe::session {
 
@@ -118,6 +119,7 @@ struct ObjectState {
   std::optional<Error> error;
   bool abandoned = false;  // nobody wants its load any more; whoever asks for it may have it, unless it is doomed
   bool doomed = false;     // its load failed or has lost a read: it ends when all that is on its way has reported
+  bool ahead = false;      // read by look-ahead, and no segment that needs it has been created since
   uint64_t last_use = 0;
   bool loaded_before = false;
 };
@@ -140,6 +142,8 @@ struct SessionState {
   bool index_stale = false;  // keys must be computed anew before the next eviction
   uint64_t clock = 0;        // segments, in the pace of its foremost invocation
   uint64_t evictions = 0;
+  Window window;
+  uint64_t ahead_bytes = 0;  // prepared, of objects that are `ahead`
   int kept = 0;  // > 0: nothing of it may be evicted
   int live_invocations = 0, pending = 0, preparations = 0, in_flight = 0, leaving = 0;
   size_t resident = 0;

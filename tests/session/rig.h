@@ -115,7 +115,7 @@ struct Seen {
   Priority original, effective;
   int32_t object, chunk, segment, invocation, lane;
   uint32_t generation;
-  uint64_t bytes, start_ns, end_ns;
+  uint64_t bytes, queued_ns, start_ns, end_ns;
   std::string name;
 };
 
