@@ -55,8 +55,7 @@ void Policy::settle(SessionState& session, plan::ObjectId id) {
   forget_in_flight(session, id);
   if (object.error) fail_waiting(session, id);
   open_publish(std::exchange(object.token, -1));
-  ++session.leaving;
-  leaving_bytes_ += session.need_of(id)[Domain::prepared];
+  leaves(session, id);
   if (object.error) object_settled(session, id, object.error);
   if (effects_.discard(session, id, session.store->give_up(id))) discarded(session, id);
 }

@@ -182,6 +182,7 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
     return std::erase_if(reads_, [&](const ReadOrder& order) { return order.id == id; }) > 0;
   }
   bool discard(SessionState&, plan::ObjectId, arenas::Allocation) override { return true; }
+  arenas::Allocation keep(SessionState&, plan::ObjectId) override { return {}; }
   Observer& observer() override { return *this; }
   int32_t executor() const override { return 0; }
 

@@ -14,20 +14,17 @@ using arenas::Domain;
 using arenas::DomainBytes;
 using store::Residency;
 
-namespace {
-
-uint64_t rounded_outputs(const InvocationWork& work) {
-  uint64_t bytes = 0;
-  for (uint64_t output : work.output_bytes()) bytes += output > 0 ? BlockArena::rounded_bytes(output) : 0;
-  return bytes;
+DomainBytes memory_of(const InvocationWork& work) {
+  uint64_t output_bytes = 0;
+  for (uint64_t output : work.output_bytes()) output_bytes += output > 0 ? BlockArena::rounded_bytes(output) : 0;
+  return {{Domain::execution, BlockArena::rounded_bytes(work.execution_bytes())}, {Domain::io, output_bytes}};
 }
-
-}  // namespace
 
 void Policy::submit(std::unique_ptr<Invocation> invocation) {
   if (invocation->age == 0) invocation->age = hot_.next_age();  // one that was to run hot keeps its own
-  const Status status = fits(*invocation->session, BlockArena::rounded_bytes(invocation->work->execution_bytes()),
-                             rounded_outputs(*invocation->work));
+  const DomainBytes memory = memory_of(*invocation->work);
+  Status status = fits(budget_.limits(), *invocation->session, memory[Domain::execution], memory[Domain::io]);
+  if (status.ok() && invocation->refuse_without_slot) status = find_slot(*invocation);
   if (!status.ok()) {
     refuse(std::move(invocation), status);
     return;
@@ -36,6 +33,18 @@ void Policy::submit(std::unique_ptr<Invocation> invocation) {
   const auto younger =
       std::find_if(pending_.begin(), pending_.end(), [&](const auto& other) { return other->age > invocation->age; });
   pending_.insert(younger, std::move(invocation));
+}
+
+// Whether a slot is left for the invocation when all that are pending have theirs. What runs hot needs none.
+Status Policy::find_slot(const Invocation& invocation) const {
+  const auto is_cold = [](const std::unique_ptr<Invocation>& other) { return !other->session->gate.is_open(); };
+  const auto waiting = size_t(std::count_if(pending_.begin(), pending_.end(), is_cold));
+  const size_t own = invocation.session->gate.is_open() ? 0 : 1;
+  if (free_slots_.size() >= waiting + own) return ok_status();
+  return Error{ErrorKind::busy, "run", invocation.session->plan->model->metadata().path,
+               fmt::format("all {} invocation slots are taken (live runs: {}, pending before this one: {}), and it was "
+                           "not to wait for one",
+                           slots_.size(), live_.size(), waiting)};
 }
 
 // Ends an invocation that has never started. It is destroyed before its handle is terminal: it may hold the last but
@@ -64,15 +73,14 @@ void Policy::start_invocations() {
 Policy::Start Policy::start(Invocation& invocation) {
   const int hot_slot = take_hot_slot(*invocation.session);
   if (hot_slot < 0 && free_slots_.empty()) return Start::pending;
-  const uint64_t execution_bytes = BlockArena::rounded_bytes(invocation.work->execution_bytes());
-  const uint64_t output_bytes = rounded_outputs(*invocation.work);
+  const DomainBytes memory = memory_of(*invocation.work);
   const auto find_room = [&] {
     const arenas::BudgetUsage usage = budget_.usage();
     Status room = ok_status();
     for (const SessionState* session : sessions_) {
       if (room.ok()) {
-        room = fits(*session, usage[Domain::execution].live_bytes + execution_bytes,
-                    usage[Domain::io].live_bytes + output_bytes);
+        room = fits(budget_.limits(), *session, usage[Domain::execution].live_bytes + memory[Domain::execution],
+                    usage[Domain::io].live_bytes + memory[Domain::io]);
       }
     }
     return room;
@@ -80,8 +88,7 @@ Policy::Start Policy::start(Invocation& invocation) {
   Status room = find_room();
   while (!room.ok() && trim_idle()) room = find_room();
   std::optional<arenas::Reservation> reservation;
-  if (room.ok())
-    reservation = reserve_with_eviction({{Domain::execution, execution_bytes}, {Domain::io, output_bytes}});
+  if (room.ok()) reservation = reserve_with_eviction(memory, invocation.age);
   if (!reservation) {
     if (hot_slot >= 0) hot_.slots.put_empty(hot_slot);
     // Live invocations will give bytes back; without any, only results in callers' hands stand in the way, or loads in
@@ -138,8 +145,8 @@ std::optional<Policy::SegmentNeed> Policy::need_of(Invocation& invocation, const
       need.gang[Domain::preparation] += fetch->staging_bytes();
       continue;
     }
+    if (is_leaving(session, id) && !keep(session, id, invocation.age)) return std::nullopt;
     const Residency state = session.store->state(id);
-    if (is_leaving(session, id)) return std::nullopt;
     if (state != Residency::absent && state != Residency::failed) continue;
     ++need.missing;
     DomainBytes bytes = session.need_of(id);
@@ -174,7 +181,7 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
   pin(session, segment);
   arenas::Reservation reservation;
   if (need->missing > 0) {
-    std::optional<arenas::Reservation> granted = reserve_with_eviction(need->gang);
+    std::optional<arenas::Reservation> granted = reserve_with_eviction(need->gang, invocation.age);
     if (!granted) {
       unpin(session, segment);
       return Grant::refused;

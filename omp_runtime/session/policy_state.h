@@ -43,6 +43,9 @@ class InvocationWork {
   virtual void finish(bool succeeded) = 0;
 };
 
+// What it takes of the ExecutionArena and of the IOArena, as these round it.
+arenas::DomainBytes memory_of(const InvocationWork& work);
+
 // The recipe `rows` of one segment's table: of each source of the object the digest slices that hold the rows asked
 // for, read to their own places in a window, each checked against its hash. Nothing becomes resident.
 struct RowFetch {
@@ -71,7 +74,8 @@ struct Invocation {
   std::unique_ptr<InvocationWork> work;
   CompletionRef completion;
   uint64_t age = 0;
-  schedule::SlotToken slot = -1;  // -1: pending
+  bool refuse_without_slot = false;  // as its caller chose
+  schedule::SlotToken slot = -1;     // -1: pending
   plan::SegmentId created = 0, done = 0;
   uint64_t step_offset = 0;  // the session's clock when it started
   plan::SegmentId looked_ahead = 0;
@@ -91,6 +95,21 @@ struct Invocation {
   std::array<std::optional<Error>, schedule::kSegmentsAhead> body_errors;
   std::array<BodyTimes, schedule::kSegmentsAhead> times;
   uint64_t ready_since_ns = 0;  // the chain's last end, or its start
+};
+
+struct ObjectRef {
+  SessionState* session;
+  plan::ObjectId object;
+
+  bool operator==(const ObjectRef&) const = default;
+};
+
+// A caller who has asked for bytes back, and waits until they are.
+struct Release {
+  Completion* done = nullptr;            // the caller's
+  std::vector<ObjectRef> leaving;        // whose pages have to go first
+  bool limits = false;                   // and until what is live is within the limits in force
+  std::optional<uint64_t> down_to = {};  // and what is counted has been looked at once more
 };
 
 struct Preparation {
@@ -122,6 +141,8 @@ struct ObjectState {
   bool ahead = false;      // read by look-ahead, and no segment that needs it has been created since
   uint64_t last_use = 0;
   bool loaded_before = false;
+  uint64_t evicted_ns = 0;
+  uint64_t evicted_for = 0;  // the age up to which an invocation may have it back while its discard has not begun
 };
 
 struct SessionState {

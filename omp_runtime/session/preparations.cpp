@@ -16,7 +16,7 @@ void Policy::prepare(std::unique_ptr<Preparation> preparation) {
   const size_t objects = session.objects.size();
   for (std::vector<bool>* set : {&preparation->wanted, &preparation->settled, &preparation->reserved_for})
     set->assign(objects, false);
-  if (Status status = fits(*preparation); !status.ok()) {
+  if (Status status = fits(budget_.limits(), *preparation); !status.ok()) {
     preparation->completion->complete(std::move(status));
     return;
   }
@@ -25,7 +25,7 @@ void Policy::prepare(std::unique_ptr<Preparation> preparation) {
 }
 
 // Everything resident at once, and the staging of one object, beside what is kept for critical work.
-Status Policy::fits(const Preparation& preparation) const {
+Status Policy::fits(const arenas::BudgetLimits& limits, const Preparation& preparation) {
   if (preparation.fill_to_limit) return ok_status();
   const SessionState& session = *preparation.session;
   const std::string& model = session.plan->model->metadata().path;
@@ -35,8 +35,7 @@ Status Policy::fits(const Preparation& preparation) const {
       need[domain] = std::max(need[domain], session.need_of(id)[domain]);
   }
   need[Domain::prepared] = session.plan->packed_bytes;
-  if (Status status = budget_.fits_limits(need, "prepare", model); !status.ok()) return status;
-  const arenas::BudgetLimits limits = budget_.limits();
+  if (Status status = arenas::Budget::fits_limits(limits, need, "prepare", model); !status.ok()) return status;
   const uint64_t total = need[Domain::preparation] + need[Domain::prepared];
   if (limits.global_bytes - total >= limits.critical_reserve_bytes) return ok_status();
   return Error{

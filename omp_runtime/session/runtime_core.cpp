@@ -90,6 +90,7 @@ RuntimeCore::RuntimeCore(const RuntimeOptions& options, arenas::Topology topolog
       preparation_(budget_, block_arena(Domain::preparation, options.limits, binding(Domain::preparation))),
       execution_(budget_, block_arena(Domain::execution, options.limits, binding(Domain::execution))),
       io_arena_(budget_, block_arena(Domain::io, options.limits, binding(Domain::io))),
+      retained_limit_bytes_(options.limits.retained_bytes),
       policy_(policy_options(options), budget_, preparation_, execution_, io_arena_, *this),
       hot_runs_(policy_.hot(), *this) {}
 
@@ -284,10 +285,14 @@ bool RuntimeCore::discard(SessionState& session, plan::ObjectId object, arenas::
     allocation.reset();
     return true;
   }
-  discarder_->discard(std::move(allocation), [this, &session, object] {
+  discarder_->discard({&session, object}, std::move(allocation), [this, &session, object] {
     scheduler_->post({.kind = discard_finished, .id = object, .payload = &session});
   });
   return false;
+}
+
+arenas::Allocation RuntimeCore::keep(SessionState& session, plan::ObjectId object) {
+  return discarder_->keep({&session, object});
 }
 
 void RuntimeCore::complete(io::Completion completion) noexcept {

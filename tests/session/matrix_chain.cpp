@@ -1,5 +1,7 @@
 #include "matrix_chain.h"
 
+#include <cmath>
+
 namespace ompipe::session::testing {
 
 std::vector<plan::Read> reads_of(const plan::PreparedObject& object) {
@@ -17,24 +19,32 @@ void open(io::GatedDevice& device, const RuntimeSession& session, plan::ObjectId
     device.open(file_of(session, read), read.offset, read.length);
 }
 
+// Elements around zero, so large that a vector keeps its magnitude from matrix to matrix.
 std::string matrix_chain(const test::TempFolder& folder, int count, int64_t side) {
   test::ModelSpec spec;
   const std::string width = std::to_string(side);
+  const float scale = 1.7F / std::sqrt(float(side));
   spec.inputs = {{.name = "v0", .dims = {"1", width}}};
   for (int i = 0; i < count; ++i) {
     const std::string weight = "w" + std::to_string(i), from = "v" + std::to_string(i),
                       to = "v" + std::to_string(i + 1);
-    test::Tensor tensor = test::zeros(weight, model::DType::f32, {side, side});
-    for (size_t at = 3; at < tensor.raw.size(); at += 7) tensor.raw[at] = char(i);  // no two of them alike
-    spec.initializers.push_back(std::move(tensor));
+    Floats elements(size_t(side * side));
+    uint32_t random = uint32_t(i + 1);
+    for (float& element : elements) {
+      random = random * 1664525 + 1013904223;  // Numerical Recipes' generator
+      element = scale * (float(random >> 8) / float(1 << 23) - 1);
+    }
+    spec.initializers.push_back(
+        {.name = weight, .dtype = model::DType::f32, .dims = {side, side}, .raw = test::f32_bytes(elements)});
     spec.nodes.push_back({.op = "MatMul", .inputs = {from, weight}, .outputs = {to}});
   }
   spec.outputs = {{.name = "v" + std::to_string(count), .dims = {"1", width}}};
-  return folder.write("chain.onnx", test::model_bytes(spec));
+  return folder.write("chain" + std::to_string(count) + ".onnx", test::model_bytes(spec));
 }
 
 exec::NamedTensor vector_input(const std::string& name, int64_t side) {
-  auto values = std::make_shared<Floats>(size_t(side), 0.5f);
+  auto values = std::make_shared<Floats>(size_t(side), 0.5F);
+  for (size_t i = 0; i < values->size(); i += 3) (*values)[i] = 1;
   const int64_t shape[] = {1, side};
   auto* const bytes = reinterpret_cast<std::byte*>(values->data());
   return {name, {exec::make_tensor(model::DType::f32, shape, bytes), values}};

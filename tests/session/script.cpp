@@ -164,6 +164,7 @@ World::World(const WorldOptions& options)
       preparation_(budget_, {.domain = Domain::preparation}),
       execution_(budget_, {.domain = Domain::execution}),
       io_(budget_, {.domain = Domain::io}),
+      kept_to_(options.limits),
       loads_(size_t(options.load_tokens)),
       publishes_(size_t(options.publish_tokens)),
       chains_(schedule::kMaxSlots),
@@ -209,6 +210,7 @@ Handle World::run(SessionState& session, const RunSpec& spec) {
   invocation->session = &session;
   invocation->completion = handle.completion;
   invocation->work = std::make_unique<FakeWork>(spec, outputs);
+  invocation->refuse_without_slot = spec.refuse_without_slot;
   for (plan::SegmentId s = 0; !spec.slices.empty() && s < plan::SegmentId(session.plan->segments.size()); ++s) {
     for (const ObjectId object : session.plan->segments[size_t(s)].requirements) {
       if (!session.plan->objects[size_t(object)].row_addressable) continue;
@@ -239,14 +241,41 @@ void World::cancel(const Handle& handle) {
   settle();
 }
 
-void World::set_limits(const arenas::BudgetLimits& limits) {
-  budget_.set_limits(limits);
+Handle World::ask(const std::function<void(Completion&)>& event) {
+  asked_.push_back({make_completion()});
+  const Handle handle = asked_.back();
+  event(*handle.completion);
+  return handle;
+}
+
+Handle World::set_limits(const arenas::BudgetLimits& limits) {
+  const Handle handle = ask([&](Completion& done) { policy_->set_limits(limits, done); });
+  limits_asked_.push_back(handle);
   settle();
+  return handle;
+}
+
+Handle World::evict(SessionState& session, ObjectId object) {
+  const Handle handle =
+      ask([&](Completion& done) { policy_->evict_named(session, session.plan->objects[size_t(object)].name, done); });
+  settle();
+  return handle;
+}
+
+Handle World::evict_all(SessionState& session) {
+  const Handle handle = ask([&](Completion& done) { policy_->evict_all(session, done); });
+  settle();
+  return handle;
+}
+
+Handle World::trim(uint64_t bytes) {
+  const Handle handle = ask([&](Completion& done) { policy_->trim(bytes, done); });
+  settle();
+  return handle;
 }
 
 Handle World::close(SessionState& session) {
-  Handle handle{make_completion()};
-  policy_->close(session, *handle.completion);
+  const Handle handle = ask([&](Completion& done) { policy_->close(session, done); });
   for (size_t i = 0; i < sessions_.size(); ++i) closed_[i] = closed_[i] || sessions_[i].get() == &session;
   settle();
   return handle;
@@ -389,8 +418,21 @@ bool World::discard(SessionState& session, ObjectId object, arenas::Allocation a
   log_.push_back((session.store->state(object) == Residency::evicting ? "evict " : "give up ") +
                  name(&session, object));
   if (!options_.discards_later) return true;
-  discards_.push_back({&session, object, std::move(allocation)});
+  discards_.push_back({&session, object, std::move(allocation), false});
   return false;
+}
+
+arenas::Allocation World::keep(SessionState& session, ObjectId object) {
+  const auto found = std::find_if(discards_.begin(), discards_.end(), [&](const FakeDiscard& item) {
+    return item.session == &session && item.object == object;
+  });
+  if (found == discards_.end()) return {};
+  if (options_.discards_begin_early && options_.discards_begin_early()) found->begun = true;
+  if (found->begun) return {};
+  log_.push_back("keep " + name(&session, object));
+  arenas::Allocation allocation = std::move(found->allocation);
+  discards_.erase(found);
+  return allocation;
 }
 
 Observer& World::observer() {
@@ -409,12 +451,22 @@ int World::opened_unfinished() const {
 void World::settle() {
   policy_->pump();
   expect(opened_unfinished() <= options_.threads + 1, "more than T + 1 prepacks are opened and unfinished");
+  check_limits();
+}
+
+void World::check_limits() {
+  const arenas::BudgetLimits now = budget_.limits();
+  std::erase_if(limits_asked_, [](const Handle& handle) { return handle.done(); });
+  const auto keep = [&](uint64_t& kept, uint64_t limit) {
+    kept = limits_asked_.empty() ? limit : std::max(kept, limit);
+  };
+  keep(kept_to_.global_bytes, now.global_bytes);
+  for (const Domain domain : arenas::kDomains) keep(kept_to_.domain_bytes[domain], now.domain_bytes[domain]);
   const arenas::BudgetUsage usage = budget_.usage();
-  const arenas::BudgetLimits& limits = options_.limits;  // limits that a test lowers later bind what is asked for then
   for (const Domain domain : arenas::kDomains) {
-    expect(usage[domain].live_bytes <= limits.domain_bytes[domain], "a domain's budget is exceeded");
+    expect(usage[domain].live_bytes <= kept_to_.domain_bytes[domain], "a domain's budget is exceeded");
   }
-  expect(usage.global_bytes <= limits.global_bytes, "the global budget is exceeded");
+  expect(usage.global_bytes <= kept_to_.global_bytes, "the global budget is exceeded");
 }
 
 std::vector<Event> World::possible() const {
@@ -636,6 +688,13 @@ void World::finish_segment(const Handle& handle, std::optional<Error> error) {
 void World::segment(const Handle& handle) {
   start_segment(handle);
   finish_segment(handle);
+}
+
+void World::begin_discard() {
+  const auto next =
+      std::find_if(discards_.begin(), discards_.end(), [](const FakeDiscard& item) { return !item.begun; });
+  REQUIRE(next != discards_.end());
+  next->begun = true;
 }
 
 void World::discard() {
