@@ -101,7 +101,7 @@ bool Policy::make_room_ahead(const Invocation& invocation, const DomainBytes& ne
     if (session.index_stale) refresh_index(session);
     if (session.evictable.empty() || session.evictable.top_key() < beyond) return false;
     ++counters_.replaced;
-    evict(session, session.evictable.top());
+    evict(session, session.evictable.top(), kAnybody);
   }
   return true;
 }
