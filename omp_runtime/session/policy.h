@@ -133,6 +133,12 @@ class Policy {
     size_t missing = 0;  // tokens of each pool
     arenas::DomainBytes gang;
   };
+  // The gang that was refused last, until segments are created again.
+  struct Refused {
+    const SessionState* session;
+    plan::SegmentId segment;
+    SegmentNeed need;
+  };
   std::optional<SegmentNeed> need_of(Invocation& invocation, const plan::Segment& segment);
   void pin(SessionState& session, const plan::Segment& segment);
   void unpin(SessionState& session, const plan::Segment& segment);
@@ -229,6 +235,19 @@ class Policy {
   void abandon_unwanted(SessionState& session);
   void revive(SessionState& session, plan::ObjectId object);
 
+  // make_way.cpp
+  struct Room {
+    arenas::DomainBytes bytes;
+    size_t loads = 0, publishes = 0;  // tokens
+    Room& operator+=(const Room& other);
+  };
+  void make_way();
+  bool is_refused(const InFlight& item) const;
+  Room room_of(const InFlight& item) const;
+  bool suffices(const Room& coming, uint64_t evictable) const;
+  bool has_arrived(const InFlight& item) const;
+  void give_up(const InFlight& item);
+
   // eviction.cpp
   std::optional<arenas::Reservation> reserve_with_trim(const arenas::DomainBytes& gang);
   bool trim_helps(const arenas::DomainBytes& gang) const;
@@ -236,6 +255,7 @@ class Policy {
   bool eviction_helps(const arenas::DomainBytes& gang) const;
   bool leaving_suffices(const arenas::DomainBytes& gang) const;
   bool eviction_suffices(const arenas::DomainBytes& gang) const;
+  uint64_t evictable_bytes() const;
   bool fits_without(const arenas::DomainBytes& gang, uint64_t leaving) const;
   SessionState* farthest_session();
   bool evict_one();
@@ -275,6 +295,7 @@ class Policy {
   std::vector<schedule::LoadToken> free_loads_, ready_;  // ready_: arrived, gate closed
   std::vector<schedule::PublishToken> free_publishes_;
   std::vector<schedule::SlotToken> free_slots_;
+  std::optional<Refused> refused_;
   int open_ = 0;  // opened prepacks that have not reported, no-ops apart
   uint64_t bytes_in_flight_ = 0, last_task_ = 0;
   uint64_t leaving_bytes_ = 0;  // prepared, of evicted objects whose pages are being given back
