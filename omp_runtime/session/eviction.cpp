@@ -80,7 +80,10 @@ bool Policy::fits_without(const DomainBytes& gang, uint64_t leaving) const {
 }
 
 // Whether there would be room if all went that may go: nothing is evicted in vain for a preparation.
-bool Policy::eviction_suffices(const DomainBytes& gang) const {
+bool Policy::eviction_suffices(const DomainBytes& gang) const { return fits_without(gang, evictable_bytes()); }
+
+// Prepared bytes of all that may go, and of what is on its way out.
+uint64_t Policy::evictable_bytes() const {
   uint64_t evictable = leaving_bytes_;
   for (const SessionState* session : sessions_) {
     for (plan::ObjectId id = 0; session->kept == 0 && id < plan::ObjectId(session->objects.size()); ++id) {
@@ -88,7 +91,7 @@ bool Policy::eviction_suffices(const DomainBytes& gang) const {
         evictable += session->need_of(id)[Domain::prepared];
     }
   }
-  return fits_without(gang, evictable);
+  return evictable;
 }
 
 // Of those that may lose something, the session whose object is used again last; null if there is none.

@@ -126,6 +126,7 @@ Policy::Start Policy::start(Invocation& invocation) {
 
 // Oldest first. Nobody overtakes a refused elder, not even with a segment that misses nothing.
 bool Policy::create_segments() {
+  refused_.reset();
   for (const std::unique_ptr<Invocation>& invocation : live_) {
     const auto segments = plan::SegmentId(invocation->session->plan->segments.size());
     while (!invocation->error && invocation->created < segments && invocation->live.size() < schedule::kSegmentsAhead) {
@@ -177,7 +178,9 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
   SessionState& session = *invocation.session;
   const plan::Segment& segment = session.plan->segments[size_t(invocation.created)];
   const std::optional<SegmentNeed> need = need_of(invocation, segment);
-  if (!need || need->missing > free_loads_.size() || need->missing > free_publishes_.size()) return Grant::refused;
+  if (!need) return Grant::refused;
+  refused_ = {&session, invocation.created, *need};
+  if (need->missing > free_loads_.size() || need->missing > free_publishes_.size()) return Grant::refused;
   pin(session, segment);
   arenas::Reservation reservation;
   if (need->missing > 0) {
@@ -188,6 +191,7 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
     }
     reservation = std::move(*granted);
   }
+  refused_.reset();
   Invocation::LiveSegment live{invocation.created, {}};
   for (plan::ObjectId id : segment.requirements) {
     if (RowFetch* fetch = rows_for(invocation, id)) {

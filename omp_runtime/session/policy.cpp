@@ -177,6 +177,8 @@ void Policy::pump() {
     if (create_segments() || (withdraw_preparations() && create_segments())) {
       serve_preparations();
       look_ahead();
+    } else {
+      make_way();
     }
     top_up_rows();
     top_up_chunks();

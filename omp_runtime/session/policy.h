@@ -140,6 +140,12 @@ class Policy {
     size_t missing = 0;  // tokens of each pool
     arenas::DomainBytes gang;
   };
+  // The gang that was refused last, until segments are created again.
+  struct Refused {
+    const SessionState* session;
+    plan::SegmentId segment;
+    SegmentNeed need;
+  };
   std::optional<SegmentNeed> need_of(Invocation& invocation, const plan::Segment& segment);
   void pin(SessionState& session, const plan::Segment& segment);
   void unpin(SessionState& session, const plan::Segment& segment);
@@ -236,6 +242,19 @@ class Policy {
   void abandon_unwanted(SessionState& session);
   void revive(SessionState& session, plan::ObjectId object);
 
+  // make_way.cpp
+  struct Room {
+    arenas::DomainBytes bytes;
+    size_t loads = 0, publishes = 0;  // tokens
+    Room& operator+=(const Room& other);
+  };
+  void make_way();
+  bool is_refused(const InFlight& item) const;
+  Room room_of(const InFlight& item) const;
+  bool suffices(const Room& coming, uint64_t evictable) const;
+  bool has_arrived(const InFlight& item) const;
+  void give_up(const InFlight& item);
+
   // eviction.cpp. For whom an evicted object may stay if it is asked for before its pages go: the invocation of that
   // age, for whose gang it was chosen, and elders.
   static constexpr uint64_t kNobody = 0, kAnybody = UINT64_MAX;
@@ -245,6 +264,7 @@ class Policy {
   bool eviction_helps(const arenas::DomainBytes& gang) const;
   bool leaving_suffices(const arenas::DomainBytes& gang) const;
   bool eviction_suffices(const arenas::DomainBytes& gang) const;
+  uint64_t evictable_bytes() const;
   bool fits_without(const arenas::DomainBytes& gang, uint64_t leaving) const;
   SessionState* farthest_session();
   uint64_t evict_one(uint64_t age, bool insists = true);
@@ -299,6 +319,7 @@ class Policy {
   std::vector<schedule::LoadToken> free_loads_, ready_;  // ready_: arrived, gate closed
   std::vector<schedule::PublishToken> free_publishes_;
   std::vector<schedule::SlotToken> free_slots_;
+  std::optional<Refused> refused_;
   int open_ = 0;  // opened prepacks that have not reported, no-ops apart
   uint64_t bytes_in_flight_ = 0, last_task_ = 0;
   std::vector<ObjectRef> leaving_;  // evicted or given up, with pages that are being given back

@@ -165,7 +165,7 @@ struct SessionState {
   uint64_t evictions = 0;
   Window window;
   uint64_t ahead_bytes = 0;  // prepared, of objects that are `ahead`
-  int kept = 0;  // > 0: nothing of it may be evicted
+  int kept = 0;              // > 0: nothing of it may be evicted
   int live_invocations = 0, pending = 0, preparations = 0, in_flight = 0, leaving = 0;
   size_t resident = 0;
   bool fully_prepared = false;
