@@ -43,12 +43,15 @@ Status Policy::suffice(const BudgetLimits& limits, uint64_t execution_bytes, uin
 // Frames that are only kept for the next hot run are no reason to refuse a limit.
 void Policy::set_limits(const BudgetLimits& limits, Completion& done) {
   const BudgetLimits binding = lowered(budget_.limits(), limits);
-  Status status = suffice(binding, 0, 0);
-  while (status.ok()) {
+  const auto beside_live = [&] {
     const arenas::BudgetUsage usage = budget_.usage();
-    status = suffice(binding, usage[Domain::execution].live_bytes, usage[Domain::io].live_bytes);
-    if (status.ok() || !trim_idle()) break;
-    status = ok_status();
+    return suffice(binding, usage[Domain::execution].live_bytes, usage[Domain::io].live_bytes);
+  };
+  Status status = suffice(binding, 0, 0);
+  if (status.ok()) {
+    do {
+      status = beside_live();
+    } while (!status.ok() && trim_idle());
   }
   if (!status.ok()) {
     Error error = status.error();
