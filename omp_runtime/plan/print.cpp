@@ -19,6 +19,7 @@ template <class Items>
 std::vector<std::string> unique_names(const Items& items) {
   std::set<std::string> taken;
   std::vector<std::string> names;
+  names.reserve(items.size());
   for (const auto& item : items) names.push_back(unique(item.name, taken));
   return names;
 }
@@ -33,6 +34,7 @@ void add_object(const PreparedExecutionPlan& plan, const PreparedObject& object,
   }
   for (const Read& read : object.aux_reads) read_bytes += read.length;
   std::vector<std::string> payloads;
+  payloads.reserve(object.sources.size());
   for (const Source& source : object.sources) payloads.push_back("payload " + plan.model->payload(source.payload).name);
   tasks.push_back({stem + ".read_source", "session", "io", std::move(payloads), fmt::format("{} bytes", read_bytes),
                    read_bytes, chunks});
@@ -66,6 +68,7 @@ std::vector<std::string> segment_inputs(const PreparedExecutionPlan& plan, const
     }
   }
   std::vector<std::string> names;
+  names.reserve(fed.size());
   for (model::ValueId id : fed) names.push_back("input " + plan.model->value(id).name);
   return names;
 }

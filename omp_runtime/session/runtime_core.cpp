@@ -15,7 +15,6 @@
 
 namespace ompipe::session {
 
-using arenas::BlockArena;
 using arenas::Domain;
 using schedule::Message;
 
