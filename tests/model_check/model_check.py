@@ -36,6 +36,11 @@ SCENES = {
         Scene("team's limit", ("HOT", "WAITING=2", "RUNNING=0"), ("LIMIT_RAISED_SILENTLY",)),
         Scene("kernel and promotion", ("KERNEL", "KERNEL_AND_PROMOTION"), long=True),
     ],
+    "readiness": [
+        Scene("object or frames", mutants=(
+            "EPOCH_READ_BEFORE_PIN", "PINS_READ_BEFORE_EPOCH", "WAITING_READ_BEFORE_UNPIN", "CANCEL_IS_SILENT", "NO_SECOND_LOOK")),
+        Scene("two of three", ("GLOBAL",), long=True),
+    ],
     "tiles": [
         Scene("two kernels", mutants=("SAME_GENERATION", "LEADER_LEAVES", "WORKER_NOT_ASKED", "JOIN_WITHOUT_COMPARING")),
     ],
