@@ -177,6 +177,12 @@ Status RuntimeSession::EvictAll() {
   return core_->core().ask([&](Completion& done) { core_->core().policy().evict_all(core_->state(), done); });
 }
 
+ExecutionHandle RuntimeSession::RunAsync(std::shared_ptr<exec::RuntimeContext> context, const RunOptions& options) {
+  ExecutionHandle handle = RunAsync(*context, options);
+  handle.context_ = std::move(context);
+  return handle;
+}
+
 const plan::PreparedExecutionPlan& RuntimeSession::plan() const { return *core_->state().plan; }
 
 std::vector<ObjectFigures> RuntimeSession::objects() const {
