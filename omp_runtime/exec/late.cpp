@@ -29,11 +29,7 @@ std::vector<ActionId> last_actions(const plan::PreparedExecutionPlan& plan, Valu
     }
     return ends;
   };
-  if (life.last_use == kNone) {
-    std::vector<ActionId> ends = ends_of(life.defined);
-    ends.push_back(life.defined);
-    return ends;
-  }
+  if (life.last_use == kNone) return {life.defined};
   for (const plan::Range& range : plan.ranges) {
     if (contains(plan, range, life.last_use) && !contains(plan, range, life.defined)) return ends_of(range.head);
   }

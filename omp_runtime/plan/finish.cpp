@@ -41,8 +41,11 @@ void find_lives(PreparedExecutionPlan& plan) {
         plan.lives[size_t(input)] = {.defined = a, .last_use = body.last, .output = false};
     }
     if (action.step == Step::yield || action.step == Step::repeat) continue;
+    // What an If or Loop gives is written at the ends of its ranges, whether somebody uses it or not.
+    ActionId written = kNone;
+    for (const Range& range : plan.ranges) written = range.head == a ? std::max(written, range.last) : written;
     for (model::ValueId output : node.outputs) {
-      if (output != model::kNone) plan.lives[size_t(output)].defined = a;
+      if (output != model::kNone) plan.lives[size_t(output)] = {.defined = a, .last_use = written, .output = false};
     }
   }
   std::vector<RangeId> loops;  // around the action that is looked at, the innermost last

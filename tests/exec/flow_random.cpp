@@ -23,6 +23,12 @@ struct Term {
   std::shared_ptr<Floats> now;
 };
 
+std::string text(const Floats& floats) {
+  std::string text;
+  for (const float element : floats) text += std::to_string(element) + " ";
+  return text;
+}
+
 void play(const Block& block) {
   for (const auto& step : block) step();
 }
@@ -56,7 +62,8 @@ class Program {
     play(main_);
     for (size_t i = 0; i < results_.size(); ++i) {
       CAPTURE(i);
-      CHECK(elements_of<float>(*context.output("y" + std::to_string(i))) == *results_[i]);
+      const Floats found = elements_of<float>(*context.output("y" + std::to_string(i)));
+      CHECK_MESSAGE(found == *results_[i], text(found), " instead of ", text(*results_[i]));
     }
   }
   const std::vector<NamedTensor>& inputs() const { return inputs_; }

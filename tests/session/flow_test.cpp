@@ -5,6 +5,8 @@
 #include <map>
 
 #include "../model/onnx_builder.h"
+#include "ompipe/model/resolver.h"
+#include "ompipe/session/accounting.h"
 #include "rig.h"
 
 namespace ompipe::session::testing {
@@ -296,6 +298,38 @@ TEST_CASE("a node that fails in a pass fails its run, named with the pass") {
     REQUIRE(session.Run(context).ok());
     CHECK(elements(context, "y") == matrix(9));
   }
+}
+
+TEST_CASE("predicted memory: of an If the branch with more to prepare, of a Loop one pass") {
+  const auto segments_of = [](const ModelSpec& spec, std::vector<exec::NamedTensor> inputs) {
+    const auto model = test::open_spec(spec);
+    REQUIRE(model.ok());
+    const auto plan = plan::build_plan(*model, {});
+    REQUIRE(plan.ok());
+    exec::RuntimeContext context;
+    context.inputs = std::move(inputs);
+    const auto accounting = predict_accounting(*plan, context, {.threads = 1}, {}, true);
+    REQUIRE_MESSAGE(accounting.ok(), (accounting.ok() ? "" : accounting.error().message()));
+    std::vector<plan::SegmentId> segments;
+    for (const AccountingStep& step : accounting->steps) {
+      if (step.segment != plan::kNone) segments.push_back(step.segment);
+    }
+    return segments;
+  };
+  ModelSpec more;
+  more.initializers = {weight("w_else", 3), weight("w_more", 6)};
+  more.nodes = {mat_mul("first", "w_else", "e"), mat_mul("e", "w_more", "e2")};
+  more.outputs = {port("e2")};
+  ModelSpec spec = branching();
+  spec.nodes[1].attributes[1] = graph_attr("else_branch", graph_message(more));
+  spec.initializers.erase(spec.initializers.begin() + 1);
+  ModelSpec less;
+  less.nodes = {{"Relu", {"first"}, {"t"}}};
+  less.outputs = {port("t")};
+  spec.nodes[1].attributes[0] = graph_attr("then_branch", graph_message(less));
+  CHECK(segments_of(spec, {feed<float>("x", DType::f32, {kWidth, kWidth}, matrix(9)),
+                           feed<uint8_t>("c", DType::boolean, {}, {1})}) == std::vector<plan::SegmentId>{0, 2, 3});
+  CHECK(segments_of(looping(), loop_inputs(5, 9)) == std::vector<plan::SegmentId>{0, 1, 2});
 }
 
 TEST_SUITE_END();

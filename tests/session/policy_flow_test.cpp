@@ -47,6 +47,112 @@ Log only(const Log& log, const std::string& what) {
   return found;
 }
 
+// Any nesting of branches and loops, over objects of a page.
+class RandomPlan {
+ public:
+  explicit RandomPlan(std::mt19937_64& random) : random_(random) {
+    items(3, plan::kNone);
+    auto made = std::make_shared<plan::PreparedExecutionPlan>(*make_plan(std::vector<ObjectSpec>(objects_), needs_));
+    made->ranges = ranges_;
+    for (plan::PreparedObject& object : made->objects) object.certain = false;
+    for (size_t i = 0; i < needs_.size(); ++i) {
+      made->segments[i].range = range_[i];
+      made->segments[i].next = next_[i];
+      made->segments[i].join = join_[i];
+      for (const ObjectId object : needs_[i]) {
+        if (range_[i] == plan::kNone) made->objects[size_t(object)].certain = true;
+      }
+    }
+    plan = made;
+  }
+  PlanPointer plan;
+
+ private:
+  size_t below(size_t end) { return random_() % end; }
+
+  SegmentId add(plan::RangeId range) {
+    std::vector<ObjectId> needs;
+    for (size_t count = below(3); count > 0; --count) {
+      const bool fresh = objects_ == 0 || (objects_ < 10 && below(2));
+      const ObjectId object = fresh ? ObjectId(objects_++) : ObjectId(below(objects_));
+      if (std::find(needs.begin(), needs.end(), object) == needs.end()) needs.push_back(object);
+    }
+    needs_.push_back(needs);
+    range_.push_back(range);
+    next_.emplace_back();
+    join_.push_back(plan::kNone);
+    return SegmentId(needs_.size()) - 1;
+  }
+
+  void items(int depth, plan::RangeId range) {
+    for (size_t count = 1 + below(3); count > 0; --count) {
+      const SegmentId head = add(range);
+      const size_t what = depth > 0 ? below(3) : 0;
+      if (what == 0) continue;
+      const bool loop = what == 1;
+      std::vector<plan::RangeId> held;
+      for (int branch = 0; branch < (loop ? 1 : 2); ++branch) {
+        held.push_back(plan::RangeId(ranges_.size()));
+        plan::Range& made = ranges_.emplace_back();
+        made.parent = range;
+        made.loop = loop;
+        made.begin = SegmentId(needs_.size());
+        next_[size_t(head)].push_back(SegmentId(needs_.size()));
+        items(depth - 1, held.back());
+        add(held.back());
+        ranges_[size_t(held.back())].end = SegmentId(needs_.size());
+      }
+      const auto behind = SegmentId(needs_.size());
+      for (const plan::RangeId inner : held) {
+        const plan::Range& ended = ranges_[size_t(inner)];
+        if (loop) next_[size_t(ended.end) - 1].push_back(ended.begin);
+        next_[size_t(ended.end) - 1].push_back(behind);
+        join_[size_t(ended.end) - 1] = behind;
+      }
+      if (loop) next_[size_t(head)].push_back(behind);
+      join_[size_t(head)] = behind;
+    }
+  }
+
+  std::mt19937_64& random_;
+  size_t objects_ = 0;
+  std::vector<std::vector<ObjectId>> needs_;
+  std::vector<plan::Range> ranges_;
+  std::vector<plan::RangeId> range_;
+  std::vector<std::vector<SegmentId>> next_;
+  std::vector<SegmentId> join_;
+};
+
+// Runs, preparations and cancellations at any time, choices at random, in little room: every handle must end.
+void random_walk(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](size_t end) { return size_t(random() % end); };
+  const RandomPlan made(random);
+  WorldOptions options{.threads = int(1 + below(3)), .discards_later = below(2) == 1};
+  options.choice = [&](SegmentId segment) { return int32_t(made.plan->chooses(segment) ? below(2) : 0); };
+  if (below(2)) options.limits.domain_bytes[Domain::prepared] = (2 + below(4)) * kPage;
+  if (below(2)) options.limits.domain_bytes[Domain::preparation] = (2 + below(3)) * kPage;
+  World world(options);
+  SessionState& a = world.bind(made.plan, {.mode = below(2) ? Mode::streaming : Mode::on_demand});
+  std::vector<Handle> handles;
+  for (int step = 0; step < 200; ++step) {
+    const std::vector<Event> events = world.possible();
+    const size_t what = below(16);
+    if (what == 0 && handles.size() < 12) {
+      std::vector<exec::MemoryWanted> grows(below(3), {-1, kPage, kPage});
+      handles.push_back(world.run(a, {.grows = grows}));
+    } else if (what == 1 && handles.size() < 12) {
+      handles.push_back(world.prepare(a, below(2) == 1));
+    } else if (what == 2 && !handles.empty()) {
+      world.cancel(handles[below(handles.size())]);
+    } else if (!events.empty()) {
+      world.apply(events[below(events.size())], below(40) == 0 ? std::optional(io_error()) : std::nullopt);
+    }
+  }
+  world.drain(below);
+  for (const Handle& handle : handles) CHECK(handle.done());
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("policy_flow");
@@ -204,6 +310,13 @@ TEST_CASE("memory that isn't there fails that invocation alone, with the numbers
   CHECK(greedy.error().reason.find("need 16384 more bytes of execution") != std::string::npos);
   CHECK(greedy.error().reason.find("the limit is 16384") != std::string::npos);
   CHECK(greedy.completion->diagnostics.failed_task == "segment s0");
+}
+
+TEST_CASE("random plans, orders, choices, failures and cancellations") {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    CAPTURE(seed);
+    random_walk(seed);
+  }
 }
 
 TEST_SUITE_END();
