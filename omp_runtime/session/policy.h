@@ -135,6 +135,7 @@ class Policy {
   void start_invocations();
   enum class Start : uint8_t { pending, live, hot, failed };
   Start start(Invocation& invocation);
+  Status room_for(uint64_t execution_bytes, uint64_t output_bytes);
   bool create_segments();
   struct SegmentNeed {
     size_t missing = 0;  // tokens of each pool
@@ -156,7 +157,7 @@ class Policy {
   void taken_back_done(schedule::SlotToken slot);
   void free_slot(schedule::SlotToken slot);
   void finish(Invocation& invocation);
-  void note_segment(Invocation& invocation, plan::SegmentId segment);
+  void note_segment(Invocation& invocation, const Invocation::LiveSegment& reported);
 
   // hot.cpp
   void arm(SessionState& session);
@@ -205,6 +206,12 @@ class Policy {
   bool make_room_ahead(const Invocation& invocation, const arenas::DomainBytes& need);
   void reached(SessionState& session, plan::ObjectId object);
   void see_wait(const Invocation& invocation);
+
+  void look_ahead_over(Invocation& invocation);  // flow_ahead.cpp
+
+  // growth.cpp
+  bool goes_on(Invocation& invocation, Invocation::LiveSegment& reported);
+  std::optional<Error> grow(Invocation& invocation, const exec::MemoryWanted& wanted);
 
   // rows.cpp
   RowFetch* rows_for(Invocation& invocation, plan::ObjectId object);

@@ -60,6 +60,8 @@ class RuntimeSession {
 
   const plan::PreparedExecutionPlan& plan() const;
   std::vector<ObjectFigures> objects() const;  // none in a forked child
+  // File bytes of payloads that only branches and loops' bodies need of which none has been chosen so far.
+  uint64_t avoided_branch_bytes() const;  // 0 in a forked child
 
  private:
   explicit RuntimeSession(std::shared_ptr<SessionCore> core);
