@@ -31,6 +31,21 @@ bool Policy::goes_on(Invocation& invocation, Invocation::LiveSegment& reported) 
   return true;
 }
 
+// Whether every session's largest gang still fits beside so many bytes and all that are live, kept frames apart.
+Status Policy::room_for(uint64_t execution_bytes, uint64_t output_bytes) {
+  for (;;) {
+    const arenas::BudgetUsage usage = budget_.usage();
+    Status room = ok_status();
+    for (const SessionState* session : sessions_) {
+      if (room.ok()) {
+        room = fits(budget_.limits(), *session, usage[Domain::execution].live_bytes + execution_bytes,
+                    usage[Domain::io].live_bytes + output_bytes);
+      }
+    }
+    if (room.ok() || !trim_idle()) return room;
+  }
+}
+
 // At once or not at all: what it waited for might wait for what it holds.
 std::optional<Error> Policy::grow(Invocation& invocation, const exec::MemoryWanted& wanted) {
   const bool output = wanted.output >= 0;

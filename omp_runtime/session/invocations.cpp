@@ -122,21 +122,6 @@ Policy::Start Policy::start(Invocation& invocation) {
   return Start::live;
 }
 
-// Whether every session's largest gang still fits beside so many bytes and all that are live, kept frames apart.
-Status Policy::room_for(uint64_t execution_bytes, uint64_t output_bytes) {
-  for (;;) {
-    const arenas::BudgetUsage usage = budget_.usage();
-    Status room = ok_status();
-    for (const SessionState* session : sessions_) {
-      if (room.ok()) {
-        room = fits(budget_.limits(), *session, usage[Domain::execution].live_bytes + execution_bytes,
-                    usage[Domain::io].live_bytes + output_bytes);
-      }
-    }
-    if (room.ok() || !trim_idle()) return room;
-  }
-}
-
 // Oldest first. Nobody overtakes a refused elder, not even with a segment that misses nothing.
 bool Policy::create_segments() {
   refused_.reset();

@@ -135,7 +135,6 @@ class Policy {
   void start_invocations();
   enum class Start : uint8_t { pending, live, hot, failed };
   Start start(Invocation& invocation);
-  Status room_for(uint64_t execution_bytes, uint64_t output_bytes);
   bool create_segments();
   struct SegmentNeed {
     size_t missing = 0;  // tokens of each pool
@@ -210,6 +209,7 @@ class Policy {
   void look_ahead_over(Invocation& invocation);  // flow_ahead.cpp
 
   // growth.cpp
+  Status room_for(uint64_t execution_bytes, uint64_t output_bytes);
   bool goes_on(Invocation& invocation, Invocation::LiveSegment& reported);
   std::optional<Error> grow(Invocation& invocation, const exec::MemoryWanted& wanted);
 
