@@ -308,7 +308,7 @@ TEST_CASE("predicted memory: of an If the branch with more to prepare, of a Loop
     REQUIRE(plan.ok());
     exec::RuntimeContext context;
     context.inputs = std::move(inputs);
-    const auto accounting = predict_accounting(*plan, context, {.threads = 1}, {}, true);
+    const auto accounting = predict_accounting(*plan, {&context, 1}, {.threads = 1}, {}, true);
     REQUIRE_MESSAGE(accounting.ok(), (accounting.ok() ? "" : accounting.error().message()));
     std::vector<plan::SegmentId> segments;
     for (const AccountingStep& step : accounting->steps) {
