@@ -152,6 +152,7 @@ Status measure(FrameState& state, NodeContext& node, ActionId at) {
   action.workspace_bytes = 0;
   action.workspace_block = kNone;
   if (action.settled) return ok_status();
+  if (state.plan->actions[size_t(at)].on_device) return measure_on_device(state, node, at);
   const NodeSpec& spec = node_spec(node.node().kind());
   OMPIPE_CHECK(spec.execute != nullptr, node.node().op_type.c_str());
   if (Status status = spec.execute(node); !status) return status;
@@ -184,6 +185,7 @@ Status place_values(FrameState& state) {
   extend_lives(state);
   if (state.small_bytes.size() < state.small_used) state.small_bytes.resize(state.small_used);
   state.block_bytes = state.planner.place(state.blocks);
+  place_on_device(state);
   return ok_status();
 }
 

@@ -143,6 +143,11 @@ void Resolver::remove_dead() {
   if (order.size() != data_.nodes.size()) reorder(order, data_.nodes, data_.values);
 }
 
+void Resolver::place_nodes() {
+  if (!placer_) return;
+  for (Node& node : data_.nodes) node.placement = placer_->place(node, data_.values, data_.payloads);
+}
+
 Status Resolver::choose_kernels() {
   for (Node& node : data_.nodes) {
     const std::string what =

@@ -6,6 +6,8 @@
 #include "objects.h"
 #include "ompipe/arenas/block_arena.h"
 #include "ompipe/arenas/prepared_arena.h"
+#include "ompipe/device/arena.h"
+#include "weights.h"
 
 namespace ompipe::plan {
 namespace {
@@ -21,6 +23,12 @@ class Builder {
         table_(model_, plan_->options, plan_->objects) {
     plan_->model = std::move(model);
     plan_->options = options;
+    if (options.device) plan_->device = options.device->backend->describe().behaviour;
+    for (model::NodeId id = 0; id < model::NodeId(model_.nodes().size()); ++id) {
+      const model::Placement& placement = model_.node(id).placement;
+      OMPIPE_CHECK(!placement.on_device || options.device, "a node is on a device that the plan has not");
+      if (!placement.refused.empty()) plan_->refused.push_back({id, placement.refused});
+    }
   }
 
   Result<std::shared_ptr<const PreparedExecutionPlan>> build() {
@@ -33,6 +41,7 @@ class Builder {
     }
     finish_uses();
     finish_lives();
+    finish_crossings();
     return Result<std::shared_ptr<const PreparedExecutionPlan>>(std::move(plan_));
   }
 
@@ -50,8 +59,7 @@ class Builder {
   // What a MatMulNBits multiplies by.
   struct Weight {
     model::NodeId node;
-    kernels::MatMulSpec spec;
-    std::vector<model::PayloadId> sources;
+    WeightSources of;
   };
 
   Status add_node(model::NodeId id) {
@@ -66,25 +74,35 @@ class Builder {
     std::set<ObjectId> together = segment_objects_;
     together.insert(large.begin(), large.end());
     const bool too_many = together.size() > size_t(plan_->options.max_large_objects) && !segment_objects_.empty();
-    if (too_many) {
+    const bool begun = plan_->actions.size() > size_t(segment_begin_);
+    if (too_many || (begun && (segment_on_device_ != action.on_device || !fits_device(together)))) {
       if (status = end_segment(); !status.ok()) return status;
     }
+    segment_on_device_ = action.on_device;
     segment_objects_.insert(large.begin(), large.end());
     smalls_.insert(smalls_.end(), smalls.begin(), smalls.end());
     plan_->actions.push_back(std::move(action));
+    plan_->device_actions += plan_->actions.back().on_device;
     if (plan_->actions.size() == size_t(segment_begin_) + 1) segment_name_ = node.name;
     return ok_status();
+  }
+
+  // Whether the objects' bytes on the device fit there together.
+  bool fits_device(const std::set<ObjectId>& objects) const {
+    uint64_t bytes = 0;
+    for (ObjectId id : objects) bytes += gang_of(plan_->objects[size_t(id)]).device_bytes;
+    return bytes == 0 || bytes <= plan_->options.device->memory_bytes;
   }
 
   // Every packed 4-bit weight, by what its bytes are: a table earlier in the sequence may be the same bytes. What is
   // wrong with a weight is said when its node's turn comes.
   void find_weights() {
     for (model::NodeId id = 0; id < model::NodeId(model_.nodes().size()); ++id) {
-      Weight weight{id, {}, {}};
       if (model_.node(id).kind() != model::OpKind::mat_mul_nbits) continue;
-      if (!nbits_weight(model_.node(id), weight.sources, weight.spec).ok()) continue;
-      const std::string lineage = table_.lineage(weight.sources);
-      weights_.try_emplace(lineage, std::move(weight));
+      Result<WeightSources> weight = nbits_weight(model_.node(id), model_.values());
+      if (!weight.ok()) continue;
+      const std::string lineage = table_.lineage(weight->payloads);
+      weights_.try_emplace(lineage, Weight{id, *std::move(weight)});
     }
   }
 
@@ -99,7 +117,7 @@ class Builder {
     }
     const auto found = weights_.find(table_.lineage(sources));
     if (found == weights_.end()) return nullptr;
-    const kernels::MatMulSpec& spec = found->second.spec;
+    const kernels::MatMulSpec& spec = found->second.of.spec;
     const model::Shape dims = model_.value(node.inputs[0]).dims();
     const int64_t blocks = (spec.k + spec.block - 1) / spec.block;
     const bool same = dims == model::Shape{spec.n, blocks * spec.block / 2} &&
@@ -111,98 +129,41 @@ class Builder {
   Status bind_weights(const model::Node& node, Action& action, std::set<ObjectId>& large) {
     taken_inputs_ = 0;
     size_t input = 1;
-    Weight weight{};
+    WeightSources weight;
     const model::Node* owner = &node;
-    Status status = ok_status();
     switch (node.kind()) {
-      case model::OpKind::mat_mul_nbits:
-        status = nbits_weight(node, weight.sources, weight.spec);
+      case model::OpKind::mat_mul_nbits: {
+        Result<WeightSources> found = nbits_weight(node, model_.values());
+        if (!found.ok()) return found.error();
+        weight = *std::move(found);
         taken_inputs_ = 1u << 1 | 1u << 2 | 1u << 3;
         break;
+      }
       case model::OpKind::gather_block_quantized:
         if (const Weight* shared = weight_of_table(node)) {
-          weight = *shared;
+          weight = shared->of;
           owner = &model_.node(shared->node);
           input = 0;
           taken_inputs_ = 1u << 0 | 1u << 2 | 1u << 3;
         }
         break;
       default:
-        status = float_weight(node, weight.sources, weight.spec);
-        if (!weight.sources.empty()) taken_inputs_ = 1u << 1;
+        weight = float_weight(node, model_.values());
+        if (!weight.payloads.empty()) taken_inputs_ = 1u << 1;
     }
-    if (!status.ok() || weight.sources.empty()) return status;
-    Result<ObjectId> object = table_.packed(*owner, weight.spec, weight.sources);
+    if (node.placement.on_device && weight.payloads.empty())
+      plan_->refused.push_back({action.node, "its weight became a constant of the graph"});
+    if (weight.payloads.empty()) return ok_status();
+    action.on_device = node.placement.on_device;
+    Result<ObjectId> object = table_.packed(*owner, weight, action.on_device);
     if (!object.ok()) return object.error();
     action.inputs[input] = {Operand::Kind::packed, *object, 0, kNone};
     large.insert(*object);
     if (input == 0) {
       plan_->objects[size_t(*object)].row_addressable =
-          std::all_of(weight.sources.begin(), weight.sources.end(),
+          std::all_of(weight.payloads.begin(), weight.payloads.end(),
                       [&](model::PayloadId id) { return model_.payload(id).encoding == model::Encoding::raw; });
     }
-    return ok_status();
-  }
-
-  Status nbits_weight(const model::Node& node, std::vector<model::PayloadId>& sources, kernels::MatMulSpec& spec) {
-    auto refuse = [&](std::string reason) {
-      return Status(Error{ErrorKind::bad_model, "plan", node.name, std::move(reason)});
-    };
-    auto given = [&](size_t i) { return i < node.inputs.size() && node.inputs[i] != model::kNone; };
-    if (given(4)) return refuse("MatMulNBits with g_idx is not supported: expected weights in the order of k");
-    const int64_t bits = node.int_attribute("bits", 4);
-    if (bits != 4) return refuse(fmt::format("MatMulNBits has bits {}; expected 4", bits));
-    spec.format = kernels::WeightFormat::nbits4;
-    spec.k = node.int_attribute("K", 0);
-    spec.n = node.int_attribute("N", 0);
-    spec.block = int(node.int_attribute("block_size", 0));
-    spec.accuracy_level = node.int_attribute("accuracy_level", 0) == 4 ? 4 : 0;
-    spec.has_zero_points = given(3);
-    for (size_t i = 1; i <= (spec.has_zero_points ? 3u : 2u); ++i) {
-      const model::Value& value = model_.value(node.inputs[i]);
-      if (value.source != model::ValueSource::initializer) {
-        return refuse(fmt::format("{} is not a constant; MatMulNBits needs constant weights, scales and zero points",
-                                  value.name));
-      }
-      sources.push_back(value.payload);
-    }
-    const model::DType scale_type = model_.value(node.inputs[2]).dtype;
-    if (scale_type != model::DType::f32 && scale_type != model::DType::f16) {
-      return refuse(fmt::format("scales of type {}; expected float32 or float16", model::dtype_name(scale_type)));
-    }
-    if (spec.has_zero_points && model_.value(node.inputs[3]).dtype != model::DType::u8) {
-      return refuse(fmt::format("zero points of type {}; expected packed uint8",
-                                model::dtype_name(model_.value(node.inputs[3]).dtype)));
-    }
-    spec.scale_type = scale_type == model::DType::f16 ? kernels::ScaleType::f16 : kernels::ScaleType::f32;
-    return ok_status();
-  }
-
-  // MatMul and Gemm with a constant float matrix B; anything else stays as it is.
-  Status float_weight(const model::Node& node, std::vector<model::PayloadId>& sources, kernels::MatMulSpec& spec) {
-    if (node.kind() != model::OpKind::mat_mul && node.kind() != model::OpKind::gemm) return ok_status();
-    const model::Value& b = model_.value(node.inputs[1]);
-    if (b.source != model::ValueSource::initializer) return ok_status();
-    const model::Shape dims = b.dims();
-    if (dims.size() != 2) return ok_status();
-    switch (b.dtype) {
-      case model::DType::f32:
-        spec.format = kernels::WeightFormat::f32;
-        break;
-      case model::DType::f16:
-        spec.format = kernels::WeightFormat::f16;
-        break;
-      case model::DType::bf16:
-        spec.format = kernels::WeightFormat::bf16;
-        break;
-      default:
-        return ok_status();
-    }
-    spec.trans_b = node.kind() == model::OpKind::gemm && node.int_attribute("transB", 0) != 0;
-    spec.k = dims[spec.trans_b ? 1 : 0];
-    spec.n = dims[spec.trans_b ? 0 : 1];
-    if (kernels::unsupported_reason(spec)) return ok_status();
-    sources.push_back(b.payload);
     return ok_status();
   }
 
@@ -262,9 +223,14 @@ class Builder {
       operand.offset = place.offset;
       segment_objects_.insert(place.object);
     }
-    plan_->segments.push_back({segment_name_, segment_begin_, end,
-                               std::vector<ObjectId>(segment_objects_.begin(), segment_objects_.end()),
-                               row_accesses(end)});
+    Segment segment;
+    segment.name = segment_name_;
+    segment.begin = segment_begin_;
+    segment.end = end;
+    segment.on_device = segment_on_device_;
+    segment.requirements.assign(segment_objects_.begin(), segment_objects_.end());
+    segment.rows = row_accesses(end);
+    plan_->segments.push_back(std::move(segment));
     segment_begin_ = end;
     segment_objects_.clear();
     smalls_.clear();
@@ -305,10 +271,12 @@ class Builder {
       plan_->gangs.push_back(gang);
       plan_->largest_gang.prepared_bytes = std::max(plan_->largest_gang.prepared_bytes, gang.prepared_bytes);
       plan_->largest_gang.staging_bytes = std::max(plan_->largest_gang.staging_bytes, gang.staging_bytes);
+      plan_->largest_gang.device_bytes = std::max(plan_->largest_gang.device_bytes, gang.device_bytes);
       plan_->largest_gang.objects = std::max(plan_->largest_gang.objects, gang.objects);
     }
     for (const PreparedObject& object : plan_->objects) {
       plan_->packed_bytes += gang_of(object).prepared_bytes;
+      if (object.recipe != Recipe::on_cpu) plan_->device_bytes += device::Arena::rounded_bytes(object.bytes);
       plan_->source_bytes += object.source_bytes;
     }
   }
@@ -327,6 +295,23 @@ class Builder {
     for (const model::Port& port : model_.outputs()) plan_->lives[size_t(port.value)].output = true;
   }
 
+  // What segments on the device are given and give: an input that comes from outside, once each; an output that
+  // somebody outside needs.
+  void finish_crossings() {
+    for (Segment& segment : plan_->segments) {
+      if (!segment.on_device) continue;
+      std::set<model::ValueId> there;
+      for (ActionId a = segment.begin; a < segment.end; ++a) {
+        const Action& action = plan_->actions[size_t(a)];
+        const model::Node& node = model_.node(action.node);
+        if (there.insert(node.inputs[0]).second) segment.uploads.push_back({a, 0});
+        there.insert(node.outputs[0]);
+        const ValueLife& life = plan_->lives[size_t(node.outputs[0])];
+        if (life.output || life.last_use >= segment.end) segment.readbacks.push_back({a, 0});
+      }
+    }
+  }
+
   const model::ResolvedModel& model_;
   std::shared_ptr<PreparedExecutionPlan> plan_;
   ObjectTable table_;
@@ -334,6 +319,7 @@ class Builder {
   uint32_t taken_inputs_ = 0;              // of the node under way, a bit each: inside its packed object
   ActionId segment_begin_ = 0;
   std::string segment_name_;
+  bool segment_on_device_ = false;
   std::set<ObjectId> segment_objects_;
   std::vector<Small> smalls_;
   std::map<model::PayloadId, Place> small_places_;
@@ -344,13 +330,25 @@ class Builder {
 Gang& Gang::operator+=(const Gang& other) {
   prepared_bytes += other.prepared_bytes;
   staging_bytes += other.staging_bytes;
+  device_bytes += other.device_bytes;
   objects += other.objects;
   return *this;
 }
 
 Gang gang_of(const PreparedObject& object) {
   Gang gang;
-  gang.prepared_bytes = arenas::PreparedArena::rounded_bytes(object.bytes);
+  switch (object.recipe) {
+    case Recipe::on_cpu:
+      gang.prepared_bytes = arenas::PreparedArena::rounded_bytes(object.bytes);
+      break;
+    case Recipe::pack_upload:
+      gang.staging_bytes = arenas::BlockArena::rounded_bytes(object.bytes);
+      break;
+    case Recipe::upload_pack:
+      gang.device_bytes = device::Arena::rounded_bytes(object.device_source_bytes);
+      break;
+  }
+  if (object.recipe != Recipe::on_cpu) gang.device_bytes += device::Arena::rounded_bytes(object.bytes);
   if (object.aux_staging_bytes > 0) gang.staging_bytes += arenas::BlockArena::rounded_bytes(object.aux_staging_bytes);
   if (object.chunk_staging_bytes > 0)
     gang.staging_bytes += arenas::BlockArena::rounded_bytes(object.chunk_staging_bytes);

@@ -32,7 +32,7 @@ bool Policy::trim_helps(const DomainBytes& gang) const {
   uint64_t all = 0;
   for (Domain domain : arenas::kDomains) {
     const uint64_t bytes = usage[domain].live_bytes + gang[domain];
-    if (domain != Domain::mapped) all += bytes;
+    if (arenas::in_global(domain)) all += bytes;
     if (bytes <= limits.domain_bytes[domain]) continue;
     if (domain != Domain::execution && domain != Domain::io) return false;
     frames = true;
@@ -46,7 +46,7 @@ std::optional<arenas::Reservation> Policy::reserve_with_eviction(const DomainByt
   for (;;) {
     std::optional<arenas::Reservation> reservation = reserve_with_trim(gang);
     if (reservation) return reservation;
-    if (eviction_helps(gang) && !leaving_suffices(gang) && evict_one()) continue;
+    if (eviction_helps(gang) && !leaving_suffices(gang) && evict_one(gang)) continue;
     hot_blocked_ = hot_blocked_ || hot_.slots.filled() > 0;
     return {};
   }
@@ -63,54 +63,67 @@ bool Policy::eviction_helps(const DomainBytes& gang) const {
 }
 
 bool Policy::leaving_suffices(const DomainBytes& gang) const {
-  return leaving_bytes_ > 0 && fits_without(gang, leaving_bytes_);
+  return leaving_bytes_ > 0 && fits_without(gang, {{Domain::prepared, leaving_bytes_}});
 }
 
 // Whether the gang would fit if that many of the prepared bytes were gone. As in Budget::reserve, live bytes decide:
 // what arenas keep beyond them is trimmed for whoever fits.
-bool Policy::fits_without(const DomainBytes& gang, uint64_t leaving) const {
+bool Policy::fits_without(const DomainBytes& gang, const DomainBytes& leaving) const {
   const arenas::BudgetUsage usage = budget_.usage();
   const arenas::BudgetLimits limits = budget_.limits();
   const uint64_t prepared = usage[Domain::prepared].live_bytes + gang[Domain::prepared];
   uint64_t all = 0;
   for (Domain domain : {Domain::preparation, Domain::prepared, Domain::execution, Domain::io})
     all += usage[domain].live_bytes + gang[domain];
-  return prepared - leaving <= limits.domain_bytes[Domain::prepared] && all - leaving <= limits.global_bytes;
+  const uint64_t there = usage[Domain::device].live_bytes + gang[Domain::device];
+  return prepared - leaving[Domain::prepared] <= limits.domain_bytes[Domain::prepared] &&
+         all - leaving[Domain::prepared] <= limits.global_bytes &&
+         there - leaving[Domain::device] <= limits.domain_bytes[Domain::device];
 }
 
 // Whether there would be room if all went that may go: nothing is evicted in vain for a preparation.
 bool Policy::eviction_suffices(const DomainBytes& gang) const {
-  uint64_t evictable = leaving_bytes_;
+  DomainBytes evictable{{Domain::prepared, leaving_bytes_}};
   for (const SessionState* session : sessions_) {
     for (plan::ObjectId id = 0; session->kept == 0 && id < plan::ObjectId(session->objects.size()); ++id) {
       if (session->store->state(id) == Residency::resident && session->objects[size_t(id)].pins == 0)
-        evictable += session->need_of(id)[Domain::prepared];
+        evictable = sum_of(evictable, session->resident_of(id));
     }
   }
   return fits_without(gang, evictable);
 }
 
+EvictionIndex& Policy::evictable_of(SessionState& session, Domain domain) const {
+  return domain == Domain::device ? session.evictable_there : session.evictable;
+}
+
 // Of those that may lose something, the session whose object is used again last; null if there is none.
-SessionState* Policy::farthest_session() {
+SessionState* Policy::farthest_session(Domain domain) {
   SessionState* from = nullptr;
   for (SessionState* session : sessions_) {
     if (session->kept > 0 || session->passed_over) continue;
     see_hot_runs(*session);
     if (session->index_stale) refresh_index(*session);
-    if (session->evictable.empty()) continue;
-    if (!from || session->evictable.top_key() > from->evictable.top_key()) from = session;
+    const EvictionIndex& index = evictable_of(*session, domain);
+    if (index.empty()) continue;
+    if (!from || index.top_key() > evictable_of(*from, domain).top_key()) from = session;
   }
   return from;
 }
 
-// False when nothing may go. A session that hot runs rely on is passed over while another one has something. If none
-// has, the farthest stays closed, so that its runs come to an end and new ones queue by age.
-bool Policy::evict_one() {
+// From the memory that is short: the device's, or the CPU's. False when nothing may go. A session that hot runs rely on
+// is passed over while another one has something. If none has, the farthest stays closed, so that its runs come to an
+// end and new ones queue by age.
+bool Policy::evict_one(const DomainBytes& gang) {
+  const uint64_t wanted = gang[Domain::device];
+  const bool there =
+      wanted > 0 && budget_.usage()[Domain::device].live_bytes + wanted > budget_.limits().domain_bytes[Domain::device];
+  const Domain domain = there ? Domain::device : Domain::prepared;
   for (SessionState* session : sessions_) session->passed_over = false;
   SessionState* pinned = nullptr;
-  while (SessionState* const from = farthest_session()) {
+  while (SessionState* const from = farthest_session(domain)) {
     if (close_gate(*from)) {
-      evict(*from, from->evictable.top());
+      evict(*from, evictable_of(*from, domain).top());
       return true;
     }
     arm(*from);
@@ -120,7 +133,7 @@ bool Policy::evict_one() {
   if (!pinned) return false;
   pinned->gate_held = true;
   if (!close_gate(*pinned)) return false;
-  evict(*pinned, pinned->evictable.top());
+  evict(*pinned, evictable_of(*pinned, domain).top());
   return true;
 }
 
@@ -128,7 +141,7 @@ bool Policy::evict_one() {
 void Policy::evict(SessionState& session, plan::ObjectId id) {
   const uint64_t start_ns = now_ns();
   OMPIPE_CHECK(!session.gate.is_open(), "an eviction from a session that runs hot");
-  session.evictable.remove(id);
+  session.evictable_of(id).remove(id);
   --session.resident;
   ++session.evictions;
   ++session.leaving;
@@ -168,9 +181,9 @@ void Policy::refresh_index(SessionState& session) {
   session.index_stale = false;
   for (plan::ObjectId id = 0; id < plan::ObjectId(session.objects.size()); ++id) {
     if (session.store->state(id) == Residency::resident && session.objects[size_t(id)].pins == 0) {
-      session.evictable.set(id, eviction_key(session, id));
+      session.evictable_of(id).set(id, eviction_key(session, id));
     } else {
-      session.evictable.remove(id);
+      session.evictable_of(id).remove(id);
     }
   }
 }
@@ -181,9 +194,9 @@ void Policy::used(SessionState& session, plan::ObjectId id) {
   object.last_use = session.clock;
   if (session.index_stale) return;
   if (session.store->state(id) == Residency::resident && object.pins == 0) {
-    session.evictable.set(id, eviction_key(session, id));
+    session.evictable_of(id).set(id, eviction_key(session, id));
   } else {
-    session.evictable.remove(id);
+    session.evictable_of(id).remove(id);
   }
 }
 

@@ -18,6 +18,7 @@ class SegmentObjects : public exec::ObjectTable {
     }
     return nullptr;
   }
+  device::Address on_device(plan::ObjectId object) const override { return store_.on_device(object).at(); }
 
  private:
   const store::PreparedStore& store_;
@@ -64,6 +65,7 @@ void FrameWork::release_memory() {
     if (output) std::exchange(output, nullptr)->drop();
   }
   block_.reset();
+  there_.reset();
 }
 
 bool FrameWork::reuse() {
@@ -112,6 +114,11 @@ void FrameWork::finish(bool succeeded) {
   } else {
     frame_->let_go();
   }
+}
+
+void FrameWork::device_commands(plan::SegmentId segment, const store::PreparedStore& store,
+                                std::vector<device::Command>& commands) {
+  frame_->device_commands(segment, SegmentObjects(store, {}, segment), there_.at(), commands);
 }
 
 Status FrameWork::run_segment(plan::SegmentId segment, const store::PreparedStore& store,

@@ -32,6 +32,10 @@ class FrameWork : public InvocationWork {
   uint64_t execution_bytes() const override { return frame_->execution_bytes(); }
   std::span<const uint64_t> output_bytes() const override { return frame_->output_bytes(); }
   void attach(arenas::Allocation block, std::vector<arenas::Allocation> outputs) override;
+  uint64_t device_bytes() const override { return frame_->device_bytes(); }
+  void attach_device(device::Memory there) override { there_ = std::move(there); }
+  void device_commands(plan::SegmentId segment, const store::PreparedStore& store,
+                       std::vector<device::Command>& commands) override;
   void finish(bool succeeded) override;
 
   // Whether the memory that it has holds what the last bind asked for and no caller holds a result there; it is
@@ -54,6 +58,7 @@ class FrameWork : public InvocationWork {
   FrameHome& home_;
   exec::RuntimeContext* context_ = nullptr;
   arenas::Allocation block_;
+  device::Memory there_;                // its bytes on the device
   std::vector<OutputMemory*> outputs_;  // by graph output; null: none is needed
   std::vector<exec::HeldBytes> lent_;   // scratch of attach_frame
 };

@@ -6,6 +6,8 @@ namespace ompipe::session {
 
 // Opens the session's gate if everything is resident, and no gang waits for it to stay closed.
 void Policy::arm(SessionState& session) {
+  // A run that waits for the device would hold a thread.
+  if (session.plan->uses_device()) return;
   if (options_.hot && session.resident == session.objects.size() && !session.gate_held) session.gate.open();
 }
 

@@ -22,12 +22,16 @@ uint64_t rounded_outputs(const InvocationWork& work) {
   return bytes;
 }
 
+uint64_t rounded_there(const InvocationWork& work) {
+  return work.device_bytes() > 0 ? device::Arena::rounded_bytes(work.device_bytes()) : 0;
+}
+
 }  // namespace
 
 void Policy::submit(std::unique_ptr<Invocation> invocation) {
   if (invocation->age == 0) invocation->age = hot_.next_age();  // one that was to run hot keeps its own
   const Status status = fits(*invocation->session, BlockArena::rounded_bytes(invocation->work->execution_bytes()),
-                             rounded_outputs(*invocation->work));
+                             rounded_outputs(*invocation->work), rounded_there(*invocation->work));
   if (!status.ok()) {
     refuse(std::move(invocation), status);
     return;
@@ -66,13 +70,14 @@ Policy::Start Policy::start(Invocation& invocation) {
   if (hot_slot < 0 && free_slots_.empty()) return Start::pending;
   const uint64_t execution_bytes = BlockArena::rounded_bytes(invocation.work->execution_bytes());
   const uint64_t output_bytes = rounded_outputs(*invocation.work);
+  const uint64_t device_bytes = rounded_there(*invocation.work);
   const auto find_room = [&] {
     const arenas::BudgetUsage usage = budget_.usage();
     Status room = ok_status();
     for (const SessionState* session : sessions_) {
       if (room.ok()) {
         room = fits(*session, usage[Domain::execution].live_bytes + execution_bytes,
-                    usage[Domain::io].live_bytes + output_bytes);
+                    usage[Domain::io].live_bytes + output_bytes, device_block_bytes_ + device_bytes);
       }
     }
     return room;
@@ -81,7 +86,8 @@ Policy::Start Policy::start(Invocation& invocation) {
   while (!room.ok() && trim_idle()) room = find_room();
   std::optional<arenas::Reservation> reservation;
   if (room.ok())
-    reservation = reserve_with_eviction({{Domain::execution, execution_bytes}, {Domain::io, output_bytes}});
+    reservation = reserve_with_eviction(
+        {{Domain::execution, execution_bytes}, {Domain::io, output_bytes}, {Domain::device, device_bytes}});
   if (!reservation) {
     if (hot_slot >= 0) hot_.slots.put_empty(hot_slot);
     // Live invocations will give bytes back; without any, only results in callers' hands stand in the way, or loads in
@@ -101,6 +107,12 @@ Policy::Start Policy::start(Invocation& invocation) {
   }
   OMPIPE_CHECK(block.ok(), "the system has no memory for bytes within the budget");
   invocation.work->attach(std::move(*block), std::move(outputs));
+  if (device_bytes > 0) {
+    Result<device::Memory> there = device_->allocate(*reservation, invocation.work->device_bytes());
+    OMPIPE_CHECK(there.ok(), "the device has no memory for bytes within the budget");
+    invocation.work->attach_device(std::move(*there));
+    device_block_bytes_ += device_bytes;
+  }
   if (hot_slot >= 0) {
     publish_hot(invocation, hot_slot);
     return Start::hot;
@@ -143,7 +155,7 @@ std::optional<Policy::SegmentNeed> Policy::need_of(Invocation& invocation, const
     if (state != Residency::absent && state != Residency::failed) continue;
     ++need.missing;
     DomainBytes bytes = session.need_of(id);
-    if (reserved_by(session, id)) bytes[Domain::prepared] = 0;
+    if (reserved_by(session, id)) bytes = without(bytes, session.resident_of(id));
     for (Domain domain : arenas::kDomains) need.gang[domain] += bytes[domain];
   }
   return need;
@@ -152,7 +164,7 @@ std::optional<Policy::SegmentNeed> Policy::need_of(Invocation& invocation, const
 void Policy::pin(SessionState& session, const plan::Segment& segment) {
   for (plan::ObjectId id : segment.requirements) {
     ++session.objects[size_t(id)].pins;
-    session.evictable.remove(id);
+    session.evictable_of(id).remove(id);
   }
 }
 
@@ -169,7 +181,9 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
   SessionState& session = *invocation.session;
   const plan::Segment& segment = session.plan->segments[size_t(invocation.created)];
   const std::optional<SegmentNeed> need = need_of(invocation, segment);
-  if (!need || need->missing > free_loads_.size() || need->missing > free_publishes_.size()) return Grant::refused;
+  const size_t gates = segment.on_device ? 1 : 0;
+  if (!need || need->missing > free_loads_.size() || need->missing + gates > free_publishes_.size())
+    return Grant::refused;
   pin(session, segment);
   arenas::Reservation reservation;
   if (need->missing > 0) {
@@ -197,6 +211,8 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
     raise(session, id, Priority::critical);
     name(live, session.objects[size_t(id)].token);
   }
+  if (!invocation.live.empty() && invocation.live.back().gate >= 0) name(live, invocation.live.back().gate);
+  if (segment.on_device) live.gate = take_publish(nullptr, -1);
   invocation.live.push_back(std::move(live));
   ++invocation.created;
   scheduler_->create_segment(invocation.slot, invocation.live.back().named);
@@ -211,6 +227,10 @@ void Policy::name(Invocation::LiveSegment& segment, schedule::PublishToken token
 void Policy::segment_done(schedule::SlotToken slot) {
   if (!slots_[size_t(slot)].invocation || slots_[size_t(slot)].invocation->live.empty()) return taken_back_done(slot);
   Invocation& invocation = *slots_[size_t(slot)].invocation;
+  if (!run_on_device(invocation)) end_segment(invocation);
+}
+
+void Policy::end_segment(Invocation& invocation) {
   SessionState& session = *invocation.session;
   const Invocation::LiveSegment reported = std::move(invocation.live.front());
   invocation.live.erase(invocation.live.begin());
@@ -228,6 +248,7 @@ void Policy::segment_done(schedule::SlotToken slot) {
   }
   const std::optional<Error>& error = invocation.body_errors[size_t(reported.segment) % schedule::kSegmentsAhead];
   if (error) fail(invocation, *error, "segment " + segment.name);
+  if (reported.gate >= 0) open_publish(reported.gate);
   const bool ended = invocation.error || invocation.done == plan::SegmentId(session.plan->segments.size());
   if (ended && invocation.live.empty()) finish(invocation);
 }
@@ -235,28 +256,30 @@ void Policy::segment_done(schedule::SlotToken slot) {
 void Policy::note_segment(Invocation& invocation, plan::SegmentId segment) {
   const BodyTimes& times = invocation.times[size_t(segment) % schedule::kSegmentsAhead];
   if (times.start_ns == 0) return;  // suppressed
+  const SessionState& session = *invocation.session;
   const uint64_t ready_ns = std::min(invocation.ready_since_ns, times.start_ns);
   invocation.completion->diagnostics.segment_wait_s.push_back(double(times.start_ns - ready_ns) * 1e-9);
   invocation.ready_since_ns = times.end_ns;
   Observer& observer = effects_.observer();
   observer.on_milestone(Milestone::first_segment, times.start_ns);
-  observer.on_task({.task = ++last_task_,
-                    .kind = TaskKind::segment,
-                    .scope = Scope::invocation,
-                    .resource = ResourceClass::cpu,
-                    .original = Priority::critical,
-                    .effective = Priority::critical,
-                    .source = ByteSource::memory,
-                    .executor = effects_.executor(),
-                    .lane = times.lane,
-                    .segment = segment,
-                    .invocation = int32_t(invocation.age),
-                    .bytes_in_flight = bytes_in_flight_,
-                    .queued_ns = ready_ns,
-                    .start_ns = times.start_ns,
-                    .end_ns = times.end_ns,
-                    .cpu_ns = times.cpu_ns,
-                    .name = invocation.session->plan->segments[size_t(segment)].name});
+  observer.on_task(
+      {.task = ++last_task_,
+       .kind = TaskKind::segment,
+       .scope = Scope::invocation,
+       .resource = session.plan->segments[size_t(segment)].on_device ? ResourceClass::device : ResourceClass::cpu,
+       .original = Priority::critical,
+       .effective = Priority::critical,
+       .source = ByteSource::memory,
+       .executor = effects_.executor(),
+       .lane = times.lane,
+       .segment = segment,
+       .invocation = int32_t(invocation.age),
+       .bytes_in_flight = bytes_in_flight_,
+       .queued_ns = ready_ns,
+       .start_ns = times.start_ns,
+       .end_ns = times.end_ns,
+       .cpu_ns = times.cpu_ns,
+       .name = session.plan->segments[size_t(segment)].name});
 }
 
 // The first error counts. Segments that have not begun are no longer the invocation's: it ends with the one that has,
@@ -280,6 +303,7 @@ void Policy::take_back(Invocation& invocation) {
     Invocation::LiveSegment& segment = invocation.live.back();
     unpin(session, session.plan->segments[size_t(segment.segment)]);
     abandon_rows(invocation, segment.segment);
+    if (segment.gate >= 0) open_publish(segment.gate);
     slot.taken_back.insert(slot.taken_back.begin(), std::move(segment.named));
     ++session.in_flight;
     invocation.live.pop_back();
@@ -339,6 +363,7 @@ void Policy::finish(Invocation& invocation) {
     free_slot(invocation.slot);
     --session.live_invocations;
     session.index_stale = true;
+    device_block_bytes_ -= rounded_there(*invocation.work);
   }
   const bool reads_rows = std::any_of(invocation.rows.begin(), invocation.rows.end(),
                                       [](const RowFetch& fetch) { return fetch.token >= 0; });

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ompipe/device/backend.h"
+
 namespace ompipe::session {
 
 using arenas::Domain;
@@ -16,8 +18,13 @@ arenas::BudgetLimits budget_limits(const MemoryLimits& limits) {
   result.domain_bytes[Domain::mapped] = limits.mapped_bytes;
   result.domain_bytes[Domain::execution] = limits.execution_bytes;
   result.domain_bytes[Domain::io] = limits.io_bytes;
+  result.domain_bytes[Domain::device] = limits.device_bytes;
   result.critical_reserve_bytes = limits.critical_reserve_bytes;
   return result;
+}
+
+uint64_t device_limit(const RuntimeOptions& options) {
+  return options.backend ? std::min(options.limits.device_bytes, options.backend->describe().memory_bytes) : 0;
 }
 
 arenas::BlockArenaOptions block_arena(Domain domain, const MemoryLimits& limits, const arenas::MemoryBinding& binding) {
@@ -29,6 +36,7 @@ PolicyOptions policy_options(const RuntimeOptions& options) {
   result.threads = options.scheduler == "sequential" ? 1 : options.threads;
   result.io_threads = options.io_threads;
   result.hot = true;
+  if (options.backend) result.device_batches = options.backend->describe().batches;
   if (options.load_tokens > 0) result.load_tokens = options.load_tokens;
   if (options.publish_tokens > 0) result.publish_tokens = options.publish_tokens;
   result.load_tokens =
@@ -38,7 +46,7 @@ PolicyOptions policy_options(const RuntimeOptions& options) {
 
 Status tokens_suffice(const RuntimeOptions& options, const plan::PreparedExecutionPlan& plan) {
   const PolicyOptions pools = policy_options(options);
-  const int needed = plan.largest_gang.objects;
+  const int needed = plan.largest_gang.objects + plan.uses_device();  // with the gate of a segment there
   const int there = std::min({pools.load_tokens, pools.publish_tokens, schedule::kMaxNamed});
   if (needed <= there) return ok_status();
   return Error{ErrorKind::usage, "plan", plan.model->metadata().path,

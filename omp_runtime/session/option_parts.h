@@ -9,6 +9,9 @@
 
 namespace ompipe::session {
 
+// Of the device's memory, what may be used; 0 without a device.
+uint64_t device_limit(const RuntimeOptions& options);
+
 arenas::BudgetLimits budget_limits(const MemoryLimits& limits);
 
 // One rule for the three arenas of blocks.

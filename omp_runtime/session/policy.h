@@ -37,6 +37,8 @@ class Effects {
   // Gives an evicted object's pages back: at once (true), or on another thread, followed by the event `discarded`
   // (false).
   virtual bool discard(SessionState& session, plan::ObjectId object, arenas::Allocation allocation) = 0;
+  // Gives the device a batch, which is followed by the event `device_done`. Only where a session uses one.
+  virtual void run_on_device(uint64_t id, std::vector<device::Command> commands) = 0;
   virtual Observer& observer() = 0;
   virtual int32_t executor() const = 0;
 };
@@ -44,17 +46,20 @@ class Effects {
 struct PolicyOptions {
   int threads = 1, io_threads = 2;
   int load_tokens = schedule::kDefaultLoadTokens, publish_tokens = schedule::kDefaultPublishTokens;
-  bool hot = false;  // what has everything resident runs hot
+  bool hot = false;        // what has everything resident runs hot
+  int device_batches = 0;  // unfinished on the device at most
 };
 
 struct PolicyCounters {
   uint64_t promotions = 0, peak_bytes_in_flight = 0, evictions = 0, rematerialised = 0, fallbacks = 0, abandoned = 0;
+  uint64_t shared_loads = 0;  // of an object for both sides
+  uint64_t device_batches = 0, uploaded_bytes = 0, read_back_bytes = 0;
 };
 
 class Policy {
  public:
   Policy(const PolicyOptions& options, arenas::Budget& budget, arenas::BlockArena& preparation,
-         arenas::BlockArena& execution, arenas::BlockArena& io, Effects& effects);
+         arenas::BlockArena& execution, arenas::BlockArena& io, Effects& effects, device::Arena* device = nullptr);
   ~Policy();
 
   // Once, before the first event.
@@ -71,6 +76,7 @@ class Policy {
   void prepacked(schedule::LoadToken token);
   void segment_done(schedule::SlotToken slot);
   void discarded(SessionState& session, plan::ObjectId object);
+  void device_done(device::Event event);
   void pump();
 
   // Shared with the threads that run hot; any thread.
@@ -94,7 +100,8 @@ class Policy {
 
   // Whether an invocation of this size can ever run in the session, under the limits in force; cannot_fit with the
   // numbers.
-  Status fits(const SessionState& session, uint64_t execution_bytes, uint64_t output_bytes) const;
+  Status fits(const SessionState& session, uint64_t execution_bytes, uint64_t output_bytes,
+              uint64_t device_bytes) const;
   PolicyCounters counters() const { return counters_; }
   // Empty when nothing is live: tokens, pins, loads, invocations. Serial context.
   std::string audit() const;
@@ -137,6 +144,7 @@ class Policy {
   void unpin(SessionState& session, const plan::Segment& segment);
   Grant create_segment(Invocation& invocation);
   void name(Invocation::LiveSegment& segment, schedule::PublishToken token);
+  void end_segment(Invocation& invocation);
   void fail(Invocation& invocation, const Error& error, const std::string& task);
   void take_back(Invocation& invocation);
   void taken_back_done(schedule::SlotToken slot);
@@ -173,6 +181,8 @@ class Policy {
 
   // admission.cpp
   Grant admit(SessionState& session, plan::ObjectId object, Priority priority, arenas::Reservation reservation);
+  plan::ObjectId join(SessionState& session, plan::ObjectId object, arenas::Reservation& reservation);
+  void begin_load(SessionState& session, plan::ObjectId object, Priority priority, arenas::Reservation& reservation);
   bool speculative_tokens() const;
   Grant admit_speculative(SessionState& session, plan::ObjectId object, Priority priority);
   void submit_chunk(SessionState& session, plan::ObjectId object, schedule::LoadToken token, arenas::Allocation block,
@@ -194,12 +204,26 @@ class Policy {
   void abandon_rows(Invocation& invocation, plan::SegmentId segment);
   void end_rows(RowFetch& fetch);
 
+  // device_work.cpp
+  bool upload_chunk(schedule::LoadToken token);
+  bool finish_on_device(SessionState& session, plan::ObjectId object);
+  bool run_on_device(Invocation& invocation);
+  void queue_device_work(DeviceWork work);
+  void hand_over_device_work();
+  bool is_given_up(const DeviceWork& work) const;
+  void end_device_work(const DeviceWork& work, const std::optional<Error>& error);
+  Priority priority_of(const DeviceWork& work) const;
+  void note_transfer(const DeviceWork& work, const device::Event& event);
+
   // gates.cpp
   bool is_doomed(const Load& load) const;
   Priority priority_of(const Load& load) const;
   void make_ready(schedule::LoadToken token);
   void open_gates();
+  void chunk_done(schedule::LoadToken token);
   void publish(SessionState& session, plan::ObjectId object);
+  void finish_rider(SessionState& session, plan::ObjectId leader);
+  void make_visible(SessionState& session, plan::ObjectId object, uint64_t start_ns);
   void note_prepack(const Load& load);
   void free_load(schedule::LoadToken token);
   schedule::PublishToken take_publish(SessionState* session, plan::ObjectId object);
@@ -208,10 +232,12 @@ class Policy {
   void forget_in_flight(SessionState& session, plan::ObjectId object);
 
   // abandon.cpp
-  void object_failed(SessionState& session, plan::ObjectId object, const Error& error);
+  void object_failed(SessionState& session, plan::ObjectId object, const Error& error, const char* task = "prepack ");
+  void doom(SessionState& session, plan::ObjectId object);
   bool withdraw_reads(SessionState& session, plan::ObjectId object);
   bool withdraw_load(schedule::LoadToken token, size_t reads);
   void settle(SessionState& session, plan::ObjectId object);
+  static std::string failed_task(const SessionState& session, plan::ObjectId object);
   void fail_waiting(SessionState& session, plan::ObjectId object);
   bool is_leaving(const SessionState& session, plan::ObjectId object) const;
   bool is_wanted(const SessionState& session, plan::ObjectId object) const;
@@ -226,9 +252,10 @@ class Policy {
   bool eviction_helps(const arenas::DomainBytes& gang) const;
   bool leaving_suffices(const arenas::DomainBytes& gang) const;
   bool eviction_suffices(const arenas::DomainBytes& gang) const;
-  bool fits_without(const arenas::DomainBytes& gang, uint64_t leaving) const;
-  SessionState* farthest_session();
-  bool evict_one();
+  bool fits_without(const arenas::DomainBytes& gang, const arenas::DomainBytes& leaving) const;
+  EvictionIndex& evictable_of(SessionState& session, arenas::Domain domain) const;
+  SessionState* farthest_session(arenas::Domain domain);
+  bool evict_one(const arenas::DomainBytes& gang);
   void evict(SessionState& session, plan::ObjectId object);
   uint64_t eviction_key(const SessionState& session, plan::ObjectId object) const;
   void refresh_index(SessionState& session);
@@ -250,6 +277,7 @@ class Policy {
   arenas::Budget& budget_;
   arenas::BlockArena &preparation_, &execution_, &io_;
   Effects& effects_;
+  device::Arena* const device_;  // null: no session uses one
   schedule::Scheduler* scheduler_ = nullptr;
   const size_t chunk_window_;     // loads in flight beyond which no object takes a second chunk
   const size_t reserved_tokens_;  // of each pool, that only critical work may take
@@ -267,7 +295,11 @@ class Policy {
   std::vector<schedule::SlotToken> free_slots_;
   int open_ = 0;  // opened prepacks that have not reported, no-ops apart
   uint64_t bytes_in_flight_ = 0, last_task_ = 0;
-  uint64_t leaving_bytes_ = 0;  // prepared, of evicted objects whose pages are being given back
+  uint64_t leaving_bytes_ = 0;           // prepared, of evicted objects whose pages are being given back
+  std::vector<DeviceWork> device_work_;  // unfinished, in the order in which it could run
+  int on_device_ = 0;                    // of it, handed over
+  uint64_t last_device_work_ = 0;
+  uint64_t device_block_bytes_ = 0;  // of live invocations
   uint32_t sequence_ = 0;
   PolicyCounters counters_;
   HotShared hot_;

@@ -35,6 +35,10 @@ Status Policy::fits(const Preparation& preparation) const {
       need[domain] = std::max(need[domain], session.need_of(id)[domain]);
   }
   need[Domain::prepared] = session.plan->packed_bytes;
+  for (plan::ObjectId id = 0; id < plan::ObjectId(session.objects.size()); ++id) {
+    const uint64_t sources = session.need_of(id)[Domain::device] - session.resident_of(id)[Domain::device];
+    need[Domain::device] = std::max(need[Domain::device], session.plan->device_bytes + sources);
+  }
   if (Status status = budget_.fits_limits(need, "prepare", model); !status.ok()) return status;
   const arenas::BudgetLimits limits = budget_.limits();
   const uint64_t total = need[Domain::preparation] + need[Domain::prepared];
@@ -66,10 +70,9 @@ bool Policy::start(Preparation& preparation) {
   for (plan::ObjectId id = 0; id < objects; ++id) {
     const Residency state = session.store->state(id);
     if (is_leaving(session, id)) return false;
-    if (state == Residency::absent || state == Residency::failed)
-      missing[Domain::prepared] += session.need_of(id)[Domain::prepared];
+    if (state == Residency::absent || state == Residency::failed) missing = sum_of(missing, session.resident_of(id));
   }
-  if (!preparation.fill_to_limit && missing[Domain::prepared] > 0) {
+  if (!preparation.fill_to_limit && missing != DomainBytes{}) {
     ++session.kept;
     std::optional<arenas::Reservation> reservation = reserve_with_trim(missing);
     if (!reservation && eviction_suffices(missing)) reservation = reserve_with_eviction(missing);
@@ -106,7 +109,9 @@ bool Policy::nothing_under_way() {
 bool Policy::withdraw_preparations() {
   bool any = false;
   for (const std::unique_ptr<Preparation>& preparation : preparations_) {
-    if (preparation->reservation.left_bytes(Domain::prepared) == 0) continue;
+    if (preparation->reservation.left_bytes(Domain::prepared) + preparation->reservation.left_bytes(Domain::device) ==
+        0)
+      continue;
     restart(*preparation);
     any = true;
   }
@@ -123,7 +128,7 @@ void Policy::restart(Preparation& preparation) {
 // Nothing gives staging back any more but what others have resident: that goes.
 bool Policy::admit_alone(SessionState& session, plan::ObjectId id) {
   DomainBytes need = session.need_of(id);
-  if (reserved_by(session, id)) need[Domain::prepared] = 0;
+  if (reserved_by(session, id)) need = without(need, session.resident_of(id));
   ++session.kept;
   std::optional<arenas::Reservation> reservation = reserve_with_eviction(need);
   --session.kept;
@@ -173,7 +178,7 @@ arenas::Reservation Policy::take_reserved(const SessionState& session, plan::Obj
   Preparation* const holder = reserved_by(session, id);
   if (!holder) return {};
   holder->reserved_for[size_t(id)] = false;
-  return holder->reservation.split({{Domain::prepared, session.need_of(id)[Domain::prepared]}});
+  return holder->reservation.split(session.resident_of(id));
 }
 
 // The object is resident, or its generation has failed.
@@ -185,7 +190,7 @@ void Policy::object_settled(SessionState& session, plan::ObjectId id, const std:
     --preparation->outstanding;
     if (error && !preparation->error) {
       preparation->error = error;
-      preparation->completion->diagnostics.failed_task = "prepack " + session.plan->objects[size_t(id)].name;
+      preparation->completion->diagnostics.failed_task = failed_task(session, id);
     }
   }
 }

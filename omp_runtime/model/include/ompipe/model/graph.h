@@ -8,6 +8,7 @@
 
 #include "ompipe/model/ops.h"
 #include "ompipe/model/payload.h"
+#include "ompipe/model/placement.h"
 #include "ompipe/model/types.h"
 
 namespace ompipe::model {
@@ -67,6 +68,7 @@ struct Node {
   int64_t opset = 0;                     // version of the domain that the model imports
   std::vector<ValueId> inputs, outputs;  // kNone: absent optional
   std::vector<Attribute> attributes;
+  Placement placement;
   bool has_subgraph = false;     // If, Loop, Scan: an attribute holds a graph, which is not kept
   const OpSpec* spec = nullptr;  // static row of the operator; null until resolution has chosen a kernel
 

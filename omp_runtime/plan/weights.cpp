@@ -1,0 +1,75 @@
+#include "weights.h"
+
+#include <fmt/format.h>
+
+#include "ompipe/arenas/error.h"
+
+namespace ompipe::plan {
+
+using model::kNone;
+
+Result<WeightSources> nbits_weight(const model::Node& node, std::span<const model::Value> values) {
+  WeightSources weight;
+  kernels::MatMulSpec& spec = weight.spec;
+  auto refuse = [&](std::string reason) { return Error{ErrorKind::bad_model, "plan", node.name, std::move(reason)}; };
+  auto given = [&](size_t i) { return i < node.inputs.size() && node.inputs[i] != kNone; };
+  if (given(4)) return refuse("MatMulNBits with g_idx is not supported: expected weights in the order of k");
+  const int64_t bits = node.int_attribute("bits", 4);
+  if (bits != 4) return refuse(fmt::format("MatMulNBits has bits {}; expected 4", bits));
+  spec.format = kernels::WeightFormat::nbits4;
+  spec.k = node.int_attribute("K", 0);
+  spec.n = node.int_attribute("N", 0);
+  spec.block = int(node.int_attribute("block_size", 0));
+  spec.accuracy_level = node.int_attribute("accuracy_level", 0) == 4 ? 4 : 0;
+  spec.has_zero_points = given(3);
+  const auto operand = [&](size_t i) -> const model::Value& { return values[size_t(node.inputs[i])]; };
+  for (size_t i = 1; i <= (spec.has_zero_points ? 3u : 2u); ++i) {
+    if (operand(i).source != model::ValueSource::initializer) {
+      return refuse(fmt::format("{} is not a constant; MatMulNBits needs constant weights, scales and zero points",
+                                operand(i).name));
+    }
+    weight.payloads.push_back(operand(i).payload);
+  }
+  const model::DType scale_type = operand(2).dtype;
+  if (scale_type != model::DType::f32 && scale_type != model::DType::f16) {
+    return refuse(fmt::format("scales of type {}; expected float32 or float16", model::dtype_name(scale_type)));
+  }
+  if (spec.has_zero_points && operand(3).dtype != model::DType::u8) {
+    return refuse(fmt::format("zero points of type {}; expected packed uint8", model::dtype_name(operand(3).dtype)));
+  }
+  spec.scale_type = scale_type == model::DType::f16 ? kernels::ScaleType::f16 : kernels::ScaleType::f32;
+  return weight;
+}
+
+WeightSources float_weight(const model::Node& node, std::span<const model::Value> values) {
+  WeightSources weight;
+  const bool gemm = node.domain.empty() && node.op_type == "Gemm";
+  if (!gemm && !(node.domain.empty() && node.op_type == "MatMul")) return weight;
+  if (node.inputs.size() < 2 || node.inputs[1] == kNone) return weight;
+  const model::Value& b = values[size_t(node.inputs[1])];
+  if (b.source != model::ValueSource::initializer) return weight;
+  const model::Shape dims = b.dims();
+  if (dims.size() != 2) return weight;
+  kernels::MatMulSpec& spec = weight.spec;
+  switch (b.dtype) {
+    case model::DType::f32:
+      spec.format = kernels::WeightFormat::f32;
+      break;
+    case model::DType::f16:
+      spec.format = kernels::WeightFormat::f16;
+      break;
+    case model::DType::bf16:
+      spec.format = kernels::WeightFormat::bf16;
+      break;
+    default:
+      return weight;
+  }
+  spec.trans_b = gemm && node.int_attribute("transB", 0) != 0;
+  spec.k = dims[spec.trans_b ? 1 : 0];
+  spec.n = dims[spec.trans_b ? 0 : 1];
+  if (kernels::unsupported_reason(spec)) return weight;
+  weight.payloads.push_back(b.payload);
+  return weight;
+}
+
+}  // namespace ompipe::plan
