@@ -9,8 +9,6 @@ uint64_t saturating_sub(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 // No machine has more, and the sum of all domains still fits in 64 bits: beyond it every request is refused.
 constexpr uint64_t kMostBytes = uint64_t{1} << 60;
 
-bool in_global(Domain domain) { return domain != Domain::mapped; }
-
 std::string limit_text(uint64_t bytes) { return bytes == kUnlimited ? "unlimited" : std::to_string(bytes); }
 
 uint64_t global_sum(const DomainBytes& bytes) {
@@ -33,6 +31,8 @@ const char* domain_name(Domain domain) {
       return "execution";
     case Domain::io:
       return "io";
+    case Domain::device:
+      return "device";
   }
   fail_check("domain", __FILE__, __LINE__, "is not one of Domain");
 }
@@ -106,7 +106,7 @@ Budget::Verdict Budget::try_reserve(const DomainBytes& gang, Urgency urgency, Do
     counted[d] = std::max(live[d], account(d).drawn + account(d).pooled);
     if (gang[d] && live[d] > std::min(limits_.domain_bytes[d], kMostBytes)) return Verdict::refused;
   }
-  // Mapped bytes are not in global, so a gang of them alone is never held up by it.
+  // A gang of what isn't in global alone is never held up by it.
   const bool asks_global = global_sum(gang) > 0;
   if (asks_global && global_sum(live) > limit) return Verdict::refused;
   uint64_t excess = asks_global ? saturating_sub(global_sum(counted), limit) : 0;

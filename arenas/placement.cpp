@@ -17,7 +17,7 @@ Status parse_arena(const std::string& part, PlacementSpec* spec) {
   const size_t equals = part.find('=');
   const std::string name = part.substr(0, equals);
   for (Domain d : kDomains) {
-    if (d == Domain::mapped || equals == std::string::npos || name != domain_name(d)) continue;
+    if (!in_global(d) || equals == std::string::npos || name != domain_name(d)) continue;
     int& node = spec->arena_node[size_t(d)];
     const char *begin = part.data() + equals + 1, *end = part.data() + part.size();
     const auto [rest, error] = std::from_chars(begin, end, node);
@@ -136,6 +136,7 @@ std::string Placement::text() const {
   text += padded("arena", 14) + "memory node\n";
   for (Domain d : kDomains) {
     const int node = spec.arena_node[size_t(d)];
+    if (d == Domain::device) continue;
     const std::string where = d == Domain::mapped ? "page cache" : node < 0 ? "first touch" : std::to_string(node);
     text += padded(domain_name(d), 14) + where + "\n";
   }

@@ -4,10 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "ompipe/cli/commands.h"
-#include "ompipe/model/resolver.h"
+#include "ompipe/model/reader.h"
 #include "ompipe/plan/plan.h"
 #include "ompipe/plan/print.h"
 #include "ompipe/session/accounting.h"
+#include "ompipe/session/planning.h"
 #include "run_driver.h"
 
 namespace ompipe::cli {
@@ -119,11 +120,19 @@ Error exclude(const char* option, const char* other) {
 }
 
 Result<std::shared_ptr<const plan::PreparedExecutionPlan>> build(
-    const std::shared_ptr<const model::ResolvedModel>& model, const session::SessionOptions& session) {
-  plan::PlanOptions options;
-  options.chunk_bytes = session.chunk_bytes;
-  options.isa = session.isa.value_or(kernels::best_isa());
-  return plan::build_plan(model, options);
+    const std::shared_ptr<const model::ResolvedModel>& model, const RunChoices& choices) {
+  return plan::build_plan(model, session::plan_options(choices.runtime, choices.session));
+}
+
+Result<std::shared_ptr<const model::ResolvedModel>> open_model(const InspectCommand& command) {
+  Result<model::ModelGraph> graph =
+      model::read_model(command.model, {.digests_path = command.choices.session.digests_path});
+  if (!graph) return graph.error();
+  auto model = session::resolve_model(*std::move(graph), command.choices.runtime, command.choices.session);
+  if (model) return model;
+  Error error = model.error();
+  if (error.file.empty()) error.file = command.model;
+  return error;
 }
 
 // The bytes of a first run with these choices, step by step. A decoder without a prompt is asked for one token; which
@@ -178,14 +187,17 @@ Status print_json(const InspectCommand& command, const model::ResolvedModel& mod
 
 }  // namespace
 
-Status run_inspect(const InspectCommand& command) {
+Status run_inspect(const InspectCommand& asked) {
+  const std::unique_ptr<device::Backend> backend = make_backend(asked.choices);
+  InspectCommand command = asked;
+  command.choices.runtime.backend = backend.get();
   if (command.dot && command.output.json) return exclude("--dot", "--json");
   if (command.dot && command.plan) return exclude("--dot", "--plan");
-  const auto model = model::open_model(command.model, {.digests_path = command.choices.session.digests_path});
+  const auto model = open_model(command);
   if (!model) return model.error();
   std::shared_ptr<const plan::PreparedExecutionPlan> plan;
   if (command.plan || command.dot) {
-    auto built = build(*model, command.choices.session);
+    auto built = build(*model, command.choices);
     if (!built) return built.error();
     plan = *std::move(built);
   }

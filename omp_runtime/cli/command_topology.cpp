@@ -30,6 +30,7 @@ std::string placement_json(const arenas::Topology& topology, const arenas::Place
   threads.push_back(place_json(placement.coordinator));
   Json arenas = Json::object();
   for (const arenas::Domain domain : arenas::kDomains) {
+    if (domain == arenas::Domain::device) continue;
     const int node = placement.spec.arena_node[size_t(domain)];
     arenas[arenas::domain_name(domain)] = node < 0 ? Json("first touch") : Json(node);
   }

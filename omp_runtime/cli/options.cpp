@@ -118,6 +118,34 @@ void add_prompt(CLI::App& app, RunChoices& choices) {
   app.add_option("--generate", choices.generate, "Tokens to generate, greedily")->check(CLI::PositiveNumber);
 }
 
+void add_device(CLI::App& app, RunChoices& choices) {
+  CLI::Option* const device = app.add_option_function<std::string>(
+      "--device",
+      [&choices](const std::string& name) {
+        if (name != "emulated") refuse("--device", "'" + name + "' is not one of emulated");
+        choices.device = true;
+      },
+      "An accelerator to run nodes on; default: none");
+  device->type_name("emulated");
+  app.add_option("--device-nodes", choices.session.device.nodes,
+                 "What runs there: operators, and names of nodes with *; default: products with a constant weight")
+      ->delimiter(',')
+      ->type_name("NAMES")
+      ->needs(device);
+  add_choice<plan::DevicePack>(app, "--device-pack", choices.session.device.pack,
+                               {{"cpu", plan::DevicePack::on_cpu}, {"device", plan::DevicePack::on_device}},
+                               "Where the device's weights are packed; default: cpu");
+  add_bytes(app, "--device-limit", choices.runtime.limits.device_bytes, "Limit of the device's memory");
+  add_bytes(app, "--device-bandwidth", choices.emulated.bytes_per_second,
+            "Bytes a second of emulated transfers; default: as fast as they are copied");
+  app.add_option_function<int64_t>(
+         "--device-latency-us", [&choices](int64_t us) { choices.emulated.latency_ns = uint64_t(us) * 1000; },
+         "Of each emulated transfer; default 0")
+      ->check(CLI::Range(0, 1'000'000));
+  for (const char* name : {"--device-pack", "--device-limit", "--device-bandwidth", "--device-latency-us"})
+    app.get_option(name)->needs(device);
+}
+
 // The options that the plan's accounting depends on.
 void add_choices(CLI::App& app, RunChoices& choices) {
   session::RuntimeOptions& runtime = choices.runtime;
@@ -143,6 +171,7 @@ void add_choices(CLI::App& app, RunChoices& choices) {
   add_bytes(app, "--retain", runtime.limits.retained_bytes,
             "What staging, execution and outputs may each keep for the next use; default: no limit");
   add_isa(app, session.isa);
+  add_device(app, choices);
 }
 
 CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& what, const std::string& example) {

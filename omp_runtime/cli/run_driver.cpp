@@ -16,7 +16,12 @@ bool prepares_all(const RunChoices& choices, const plan::PreparedExecutionPlan& 
   const session::MemoryLimits& limits = choices.runtime.limits;
   const session::LookAhead& look_ahead = choices.session.look_ahead;
   return limits.global_bytes == session::kUnlimited && limits.prepared_bytes >= plan.packed_bytes &&
-         !look_ahead.segments && !look_ahead.bytes;
+         limits.device_bytes >= plan.device_bytes && !look_ahead.segments && !look_ahead.bytes;
+}
+
+std::unique_ptr<device::Backend> make_backend(const RunChoices& choices) {
+  if (!choices.device) return nullptr;
+  return std::make_unique<device::EmulatedBackend>(choices.emulated);
 }
 
 RunDriver::RunDriver(const RunCommand& command) : command_(command), progress_(command.output.quiet) {}
@@ -38,6 +43,8 @@ Status RunDriver::open() {
   if (!interrupt_.status()) return interrupt_.status();
   session::RuntimeOptions options = command_.choices.runtime;
   options.observer = &recorder_;
+  backend_ = make_backend(command_.choices);
+  options.backend = backend_.get();
   Result<std::shared_ptr<session::Runtime>> runtime = session::Runtime::open(options);
   if (!runtime) return runtime.error();
   runtime_ = *std::move(runtime);

@@ -22,6 +22,9 @@ namespace ompipe::cli {
 // what comes when.
 bool prepares_all(const RunChoices& choices, const plan::PreparedExecutionPlan& plan);
 
+// The accelerator that was chosen; null: none.
+std::unique_ptr<device::Backend> make_backend(const RunChoices& choices);
+
 // What the invocations of a run gave.
 struct RunResults {
   std::vector<trace::RunRecord> records;  // in the order of their end
@@ -60,6 +63,7 @@ class RunDriver {
   const Progress progress_;
   Interrupt interrupt_;
   trace::Recorder recorder_;
+  std::unique_ptr<device::Backend> backend_;
   std::shared_ptr<session::Runtime> runtime_;
   std::unique_ptr<session::RuntimeSession> session_;
   std::optional<InvocationMaker> maker_;

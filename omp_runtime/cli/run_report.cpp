@@ -72,6 +72,9 @@ void add_session(trace::Report& report, const session::RuntimeSession& session) 
                     .superseded = model.avoided_bytes(model::AvoidedReason::superseded),
                     .companion = model.avoided_bytes(model::AvoidedReason::companion),
                     .branch = session.avoided_branch_bytes()};
+  report.device = {.nodes = plan.device_actions, .weight_bytes = plan.device_bytes, .refused = {}};
+  for (const plan::Refusal& refusal : plan.refused)
+    report.device.refused.emplace_back(model.node(refusal.node).name, refusal.reason);
   report.objects = session.objects();
 }
 

@@ -177,6 +177,7 @@ Status measure(FrameState& state, NodeContext& node, ActionId at) {
   action.workspace_bytes = 0;
   action.workspace_block = kNone;
   if (action.settled || action.late) return ok_status();
+  if (state.plan->actions[size_t(at)].on_device) return measure_on_device(state, node, at);
   if (Status status = execute(state, node, at); !status) return status;
   if (action.workspace_bytes != 0) {
     action.workspace_block = int32_t(state.blocks.size());
@@ -233,10 +234,9 @@ Status place_segment(FrameState& state, plan::SegmentId id) {
     if (Status status = place_action(state, at, segment.range != kNone); !status) return status;
     if (state.actions[size_t(at)].late || touches_late(state, at)) grows = 1;
   }
-  // The last one moves late outputs.
-  const auto end = plan::SegmentId(state.plan->segments.size());
+  // The last one on the CPU moves late outputs: what the device runs depends on none.
   for (size_t choice = 0; choice < std::max<size_t>(segment.next.size(), 1); ++choice) {
-    if (state.late.any && state.plan->after(id, int32_t(choice)) == end) grows = 1;
+    if (state.late.any && state.plan->after(id, int32_t(choice)) == state.last_on_device) grows = 1;
   }
   return ok_status();
 }
@@ -263,6 +263,7 @@ Status place_values(FrameState& state) {
   extend_lives(state);
   if (state.small_bytes.size() < state.small_used) state.small_bytes.resize(state.small_used);
   state.block_bytes = state.planner.place(state.blocks);
+  place_on_device(state);
   return ok_status();
 }
 

@@ -14,6 +14,7 @@ using model::ValueId;
 using Kind = plan::Operand::Kind;
 
 bool takes_strides(const plan::PreparedExecutionPlan& plan, const plan::Action& action, size_t input) {
+  if (action.on_device) return false;
   const NodeSpec& spec = node_spec(plan.model->node(action.node).kind());
   return input < 32 && (spec.strided_inputs >> input & 1) != 0;
 }
@@ -50,6 +51,8 @@ Owner owner_of_input(const FrameState& state, const RuntimeContext& context, int
   return nullptr;
 }
 
+}  // namespace
+
 void load_sources(FrameState& state, const plan::Action& action, int32_t first_operand, const ObjectTable& objects) {
   for (size_t i = 0; i < action.inputs.size(); ++i) {
     const plan::Operand& operand = action.inputs[i];
@@ -61,10 +64,10 @@ void load_sources(FrameState& state, const plan::Action& action, int32_t first_o
   }
 }
 
-}  // namespace
-
-FrameState::FrameState(std::shared_ptr<const plan::PreparedExecutionPlan> the_plan, int worker_count)
-    : plan(std::move(the_plan)), workers(worker_count), plan_owner(plan), shapes(*plan->model) {
+FrameState::FrameState(std::shared_ptr<const plan::PreparedExecutionPlan> the_plan, int worker_count,
+                       const device::Backend* the_backend)
+    : plan(std::move(the_plan)), workers(worker_count), backend(the_backend), plan_owner(plan), shapes(*plan->model) {
+  OMPIPE_CHECK(backend || !plan->uses_device(), "a plan with a device needs its backend");
   const size_t value_count = model().values().size();
   takes_views.assign(value_count, 1);
   output_of_value.assign(value_count, kNone);
@@ -79,6 +82,8 @@ FrameState::FrameState(std::shared_ptr<const plan::PreparedExecutionPlan> the_pl
   outputs.resize(model().outputs().size());
   for (size_t i = model().outputs().size(); i-- > 0;) output_of_value[size_t(model().outputs()[i].value)] = int32_t(i);
   loops.resize(plan->ranges.size());
+  last_on_device = plan::SegmentId(plan->segments.size());
+  while (last_on_device > 0 && plan->segments[size_t(last_on_device) - 1].on_device) --last_on_device;
   late.pieces.resize(value_count);
   find_freed(*this);
   for (const model::ConstantTensor& constant : model().constants()) {
@@ -99,8 +104,8 @@ FrameState::FrameState(std::shared_ptr<const plan::PreparedExecutionPlan> the_pl
   }
 }
 
-Frame::Frame(std::shared_ptr<const plan::PreparedExecutionPlan> plan, int workers)
-    : state_(std::make_unique<FrameState>(std::move(plan), workers)) {}
+Frame::Frame(std::shared_ptr<const plan::PreparedExecutionPlan> plan, int workers, const device::Backend* backend)
+    : state_(std::make_unique<FrameState>(std::move(plan), workers, backend)) {}
 Frame::~Frame() = default;
 
 Status Frame::bind(const RuntimeContext& context) {
@@ -118,6 +123,8 @@ uint64_t Frame::execution_bytes() const {
 }
 
 std::span<const uint64_t> Frame::output_bytes() const { return state_->output_bytes; }
+
+uint64_t Frame::device_bytes() const { return state_->device_bytes; }
 
 double Frame::predicted_ns(plan::ActionId action) const { return state_->actions[size_t(action)].predicted_ns; }
 
@@ -185,7 +192,7 @@ Status Frame::run_segment(plan::SegmentId segment, const ObjectTable& objects, T
     }
     if (late.any) drop_dead(state, at);
   }
-  const bool last = state.plan->after(segment, state.chosen) == plan::SegmentId(state.plan->segments.size());
+  const bool last = state.plan->after(segment, state.chosen) == state.last_on_device;
   if (late.any && last && !move_outputs(state)) late.resume = range.end;
   return ok_status();
 }

@@ -42,6 +42,9 @@ struct ActionState {
   uint64_t workspace_bytes = 0;
   bool late = false;                    // bound as the run comes to it
   std::byte* late_workspace = nullptr;  // of a late action while it runs
+  // On the device: where its operands lie in the block there, and the rows of its product.
+  uint64_t device_in = 0, device_out = 0, device_workspace = 0;
+  int64_t device_rows = 0;
 };
 
 // One bound KV-cache: its capacity and length are the view of the graph input `input`, capacity by its strides.
@@ -85,7 +88,7 @@ struct LateState {
 enum class Bearing : uint8_t { unasked, none, some };
 
 struct FrameState {
-  FrameState(std::shared_ptr<const plan::PreparedExecutionPlan> plan, int workers);
+  FrameState(std::shared_ptr<const plan::PreparedExecutionPlan> plan, int workers, const device::Backend* backend);
 
   const model::ResolvedModel& model() const { return *plan->model; }
   std::byte* workspace(const ActionState& action) const;
@@ -93,11 +96,13 @@ struct FrameState {
   // From the plan.
   const std::shared_ptr<const plan::PreparedExecutionPlan> plan;
   const int workers;
+  const device::Backend* const backend;
   std::vector<uint8_t> takes_views;      // by value: every consumer takes strides
   std::vector<int32_t> output_of_value;  // by value: its first graph output
   std::vector<Tensor> constants;         // by index into the model's constants
   std::vector<Tensor> sources;           // by operand: of source-form payloads; data is set while the node runs
   const Owner plan_owner;                // of outputs that are constants
+  plan::SegmentId last_on_device = 0;    // from here on all segments are on the device
   std::vector<ActionState> actions;
 
   // From bind.
@@ -122,6 +127,7 @@ struct FrameState {
   MemoryPlanner planner;
   uint64_t block_bytes = 0;     // activations and workspaces
   uint64_t scratch_stride = 0;  // of one worker
+  uint64_t device_bytes = 0;    // of the block on the device
   double predicted_ns = 0;      // of all actions
 
   // While it runs.
@@ -147,5 +153,11 @@ Status bind_inputs(FrameState& state, const RuntimeContext& context);
 model::ValueId root_of(const FrameState& state, model::ValueId value);
 // Decides for every value where it lives and what every node needs while it runs (bind_values.cpp).
 Status place_values(FrameState& state);
+// Points the action's constant operands to where their objects lie (frame.cpp).
+void load_sources(FrameState& state, const plan::Action& action, int32_t first_operand, const ObjectTable& objects);
+// Checks the product of an action on the device, by its shapes, as measuring does for one on the CPU (on_device.cpp).
+Status measure_on_device(FrameState& state, const class NodeContext& node, ActionId action);
+// Where the values of each segment on the device lie there, one segment at a time in the same block (on_device.cpp).
+void place_on_device(FrameState& state);
 
 }  // namespace ompipe::exec

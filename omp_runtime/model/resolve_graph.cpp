@@ -81,6 +81,25 @@ std::string attribute_fault(const Attribute& attribute, const OpSpec& spec) {
 
 }  // namespace
 
+// The device runs what stands in the main graph and takes nothing, directly or through other nodes, from an If or Loop:
+// what these give may have a shape that only the run tells.
+void Resolver::place_nodes() {
+  if (!placer_) return;
+  std::vector<uint8_t> found_late(data_.values.size(), 0);
+  for (Node& node : data_.nodes) {
+    const bool behind = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                    [&](ValueId input) { return input != kNone && found_late[size_t(input)]; });
+    if (behind || !node.graphs.empty()) {
+      for (const ValueId output : node.outputs) {
+        if (output != kNone) found_late[size_t(output)] = 1;
+      }
+    }
+    node.placement = placer_->place(node, data_.values, data_.payloads);
+    if (!node.placement.on_device || (node.graph == kNone && !behind)) continue;
+    node.placement = {false, node.graph != kNone ? "it stands in a branch of If or in the body of a Loop"
+                                                 : "it depends on what an If or Loop gives"};
+  }
+}
 Status Resolver::choose_kernels() {
   for (Node& node : data_.nodes) {
     const std::string what =

@@ -15,7 +15,7 @@ Error incomplete(std::string subject, std::string reason) {
 
 }  // namespace
 
-Resolver::Resolver(ModelGraph graph) {
+Resolver::Resolver(ModelGraph graph, const Placer* placer) : placer_(placer) {
   data_.metadata = std::move(graph.metadata);
   data_.files = std::move(graph.files);
   data_.payloads = std::move(graph.payloads);
@@ -33,6 +33,7 @@ Resolver::Resolver(ModelGraph graph) {
 Status Resolver::resolve() {
   if (Status done = sort_nodes(); !done) return done;
   remove_dead();
+  place_nodes();
   if (Status done = choose_kernels(); !done) return done;
   if (Status done = read_small_constants(); !done) return done;
   if (Status done = remove_identities(); !done) return done;

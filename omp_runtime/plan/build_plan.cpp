@@ -22,6 +22,12 @@ class Builder {
         table_(model_, plan_->options, plan_->objects) {
     plan_->model = std::move(model);
     plan_->options = options;
+    if (options.device) plan_->device = options.device->backend->describe().behaviour;
+    for (model::NodeId id = 0; id < model::NodeId(model_.nodes().size()); ++id) {
+      const model::Placement& placement = model_.node(id).placement;
+      OMPIPE_CHECK(!placement.on_device || options.device, "a node is on a device that the plan has not");
+      if (!placement.refused.empty()) plan_->refused.push_back({id, placement.refused});
+    }
   }
 
   Result<std::shared_ptr<const PreparedExecutionPlan>> build() {
@@ -143,48 +149,63 @@ class Builder {
     std::set<ObjectId> together = segment_objects_;
     together.insert(large.begin(), large.end());
     const bool too_many = together.size() > size_t(plan_->options.max_large_objects) && !segment_objects_.empty();
-    if (too_many) {
+    const bool begun = plan_->actions.size() > size_t(segment_begin_);
+    if (too_many || (begun && (segment_on_device_ != action.on_device || !fits_device(together)))) {
       if (Status status = end_segment(); !status.ok()) return status;
     }
+    segment_on_device_ = action.on_device;
     segment_objects_.insert(large.begin(), large.end());
     smalls_.insert(smalls_.end(), smalls.begin(), smalls.end());
     plan_->actions.push_back(std::move(action));
+    plan_->device_actions += plan_->actions.back().on_device;
     if (plan_->actions.size() == size_t(segment_begin_) + 1) segment_name_ = name;
     return ok_status();
+  }
+
+  // Whether the objects' bytes on the device fit there together.
+  bool fits_device(const std::set<ObjectId>& objects) const {
+    uint64_t bytes = 0;
+    for (ObjectId id : objects) bytes += gang_of(plan_->objects[size_t(id)]).device_bytes;
+    return bytes == 0 || bytes <= plan_->options.device->memory_bytes;
   }
 
   // Inputs that a packed object takes the place of.
   Status bind_weights(const model::Node& node, Action& action, std::set<ObjectId>& large) {
     taken_inputs_ = 0;
     size_t input = 1;
-    Weight weight{};
+    WeightSources weight;
     const model::Node* owner = &node;
-    Status status = ok_status();
     switch (node.kind()) {
-      case model::OpKind::mat_mul_nbits:
-        status = nbits_weight(model_, node, weight.sources, weight.spec);
+      case model::OpKind::mat_mul_nbits: {
+        Result<WeightSources> found = nbits_weight(node, model_.values());
+        if (!found.ok()) return found.error();
+        weight = *std::move(found);
         taken_inputs_ = 1u << 1 | 1u << 2 | 1u << 3;
         break;
+      }
       case model::OpKind::gather_block_quantized:
         if (const Weight* shared = weights_.of_table(node)) {
-          weight = *shared;
+          weight = shared->of;
           owner = &model_.node(shared->node);
           input = 0;
           taken_inputs_ = 1u << 0 | 1u << 2 | 1u << 3;
         }
         break;
       default:
-        status = float_weight(model_, node, weight.sources, weight.spec);
-        if (!weight.sources.empty()) taken_inputs_ = 1u << 1;
+        weight = float_weight(node, model_.values());
+        if (!weight.payloads.empty()) taken_inputs_ = 1u << 1;
     }
-    if (!status.ok() || weight.sources.empty()) return status;
-    Result<ObjectId> object = table_.packed(*owner, weight.spec, weight.sources);
+    if (node.placement.on_device && weight.payloads.empty())
+      plan_->refused.push_back({action.node, "its weight became a constant of the graph"});
+    if (weight.payloads.empty()) return ok_status();
+    action.on_device = node.placement.on_device;
+    Result<ObjectId> object = table_.packed(*owner, weight, action.on_device);
     if (!object.ok()) return object.error();
     action.inputs[input] = {Operand::Kind::packed, *object, 0, kNone};
     large.insert(*object);
     if (input == 0) {
       plan_->objects[size_t(*object)].row_addressable =
-          std::all_of(weight.sources.begin(), weight.sources.end(),
+          std::all_of(weight.payloads.begin(), weight.payloads.end(),
                       [&](model::PayloadId id) { return model_.payload(id).encoding == model::Encoding::raw; });
     }
     return ok_status();
@@ -248,9 +269,15 @@ class Builder {
       operand.offset = place.offset;
       segment_objects_.insert(place.object);
     }
-    plan_->segments.push_back({segment_name_, segment_begin_, end,
-                               std::vector<ObjectId>(segment_objects_.begin(), segment_objects_.end()),
-                               range_ == kNone ? row_accesses(end) : std::vector<RowAccess>(), range_});
+    Segment segment;
+    segment.name = segment_name_;
+    segment.begin = segment_begin_;
+    segment.end = end;
+    segment.on_device = segment_on_device_;
+    segment.requirements.assign(segment_objects_.begin(), segment_objects_.end());
+    if (range_ == kNone) segment.rows = row_accesses(end);
+    segment.range = range_;
+    plan_->segments.push_back(std::move(segment));
     segment_begin_ = end;
     segment_objects_.clear();
     smalls_.clear();
@@ -288,6 +315,7 @@ class Builder {
   uint32_t taken_inputs_ = 0;  // of the node under way, a bit each: inside its packed object
   ActionId segment_begin_ = 0;
   std::string segment_name_;
+  bool segment_on_device_ = false;
   std::set<ObjectId> segment_objects_;
   std::vector<Small> smalls_;
   std::map<model::PayloadId, Place> small_places_;

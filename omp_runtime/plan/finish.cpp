@@ -5,6 +5,7 @@
 
 #include "ompipe/arenas/block_arena.h"
 #include "ompipe/arenas/prepared_arena.h"
+#include "ompipe/device/arena.h"
 
 namespace ompipe::plan {
 namespace {
@@ -19,10 +20,12 @@ void find_uses(PreparedExecutionPlan& plan) {
     plan.gangs.push_back(gang);
     plan.largest_gang.prepared_bytes = std::max(plan.largest_gang.prepared_bytes, gang.prepared_bytes);
     plan.largest_gang.staging_bytes = std::max(plan.largest_gang.staging_bytes, gang.staging_bytes);
+    plan.largest_gang.device_bytes = std::max(plan.largest_gang.device_bytes, gang.device_bytes);
     plan.largest_gang.objects = std::max(plan.largest_gang.objects, gang.objects);
   }
   for (const PreparedObject& object : plan.objects) {
     plan.packed_bytes += gang_of(object).prepared_bytes;
+    if (object.recipe != Recipe::on_cpu) plan.device_bytes += device::Arena::rounded_bytes(object.bytes);
     plan.source_bytes += object.source_bytes;
   }
 }
@@ -105,24 +108,53 @@ void find_certain(PreparedExecutionPlan& plan) {
     plan.objects[size_t(id)].certain = certain.contains(id);
 }
 
+// What segments on the device are given and give: an input that comes from outside, once each; an output that somebody
+// outside needs.
+void find_crossings(PreparedExecutionPlan& plan) {
+  for (Segment& segment : plan.segments) {
+    if (!segment.on_device) continue;
+    std::set<model::ValueId> there;
+    for (ActionId a = segment.begin; a < segment.end; ++a) {
+      const model::Node& node = plan.model->node(plan.actions[size_t(a)].node);
+      if (there.insert(node.inputs[0]).second) segment.uploads.push_back({a, 0});
+      there.insert(node.outputs[0]);
+      const ValueLife& life = plan.lives[size_t(node.outputs[0])];
+      if (life.output || life.last_use >= segment.end) segment.readbacks.push_back({a, 0});
+    }
+  }
+}
+
 }  // namespace
 
 void finish_plan(PreparedExecutionPlan& plan) {
   find_uses(plan);
   find_lives(plan);
+  find_crossings(plan);
   if (plan.flows()) find_certain(plan);
 }
 
 Gang& Gang::operator+=(const Gang& other) {
   prepared_bytes += other.prepared_bytes;
   staging_bytes += other.staging_bytes;
+  device_bytes += other.device_bytes;
   objects += other.objects;
   return *this;
 }
 
 Gang gang_of(const PreparedObject& object) {
   Gang gang;
-  gang.prepared_bytes = arenas::PreparedArena::rounded_bytes(object.bytes);
+  switch (object.recipe) {
+    case Recipe::on_cpu:
+      gang.prepared_bytes = arenas::PreparedArena::rounded_bytes(object.bytes);
+      break;
+    case Recipe::pack_upload:
+      gang.staging_bytes = arenas::BlockArena::rounded_bytes(object.bytes);
+      break;
+    case Recipe::upload_pack:
+      gang.device_bytes = device::Arena::rounded_bytes(object.device_source_bytes);
+      break;
+  }
+  if (object.recipe != Recipe::on_cpu) gang.device_bytes += device::Arena::rounded_bytes(object.bytes);
   if (object.aux_staging_bytes > 0) gang.staging_bytes += arenas::BlockArena::rounded_bytes(object.aux_staging_bytes);
   if (object.chunk_staging_bytes > 0)
     gang.staging_bytes += arenas::BlockArena::rounded_bytes(object.chunk_staging_bytes);

@@ -28,7 +28,9 @@ Source place(const model::Payload& payload, model::PayloadId id, uint64_t& stagi
   return source;
 }
 
-std::string key_of(const std::string& lineage, const std::string& layout_key) { return lineage + layout_key + "|cpu"; }
+std::string key_of(const std::string& lineage, const std::string& layout_key, const std::string& device = "cpu") {
+  return lineage + layout_key + "|" + device;
+}
 
 Read whole_read(const model::Payload& payload, uint64_t staging_offset) {
   return {payload.file, payload.offset, payload.length, staging_offset};
@@ -70,14 +72,27 @@ void ObjectTable::cut_chunks(PreparedObject& object, const model::Payload& main,
   }
 }
 
-Result<ObjectId> ObjectTable::packed(const model::Node& node, const kernels::MatMulSpec& spec,
-                                     const std::vector<model::PayloadId>& sources) {
+// Where its bytes lie on the device, and how they come there. What has to be decoded is packed by the CPU.
+void ObjectTable::place_on_device(PreparedObject& object, bool whole) const {
+  const DeviceChoice& device = *options_.device;
+  const bool packs = device.pack == DevicePack::on_device && device.backend->packs(object.layout) && !whole;
+  object.recipe = packs ? Recipe::upload_pack : Recipe::pack_upload;
+  for (size_t i = 0; packs && i < object.sources.size(); ++i) {
+    object.device_offsets.push_back(aligned(object.device_source_bytes));
+    object.device_source_bytes = object.device_offsets.back() + model_.payload(object.sources[i].payload).length;
+  }
+}
+
+Result<ObjectId> ObjectTable::packed(const model::Node& node, const WeightSources& weight, bool on_device) {
+  const kernels::MatMulSpec& spec = weight.spec;
+  const std::vector<model::PayloadId>& sources = weight.payloads;
   auto refuse = [&](std::string reason) { return Error{ErrorKind::bad_model, "plan", node.name, std::move(reason)}; };
   if (const char* const reason = kernels::unsupported_reason(spec)) return refuse(reason);
   const std::optional<kernels::PackedLayout> layout = kernels::make_layout(spec, options_.isa);
   if (!layout) return refuse("no kernel of the chosen instruction set packs this weight");
   const std::string layout_key = kernels::layout_key(*layout);
-  const std::string key = key_of(lineage(sources), layout_key);
+  const std::string key =
+      key_of(lineage(sources), layout_key, on_device ? options_.device->backend->describe().behaviour : "cpu");
   if (auto found = by_key_.find(key); found != by_key_.end()) return found->second;
 
   PreparedObject object;
@@ -109,7 +124,15 @@ Result<ObjectId> ObjectTable::packed(const model::Node& node, const kernels::Mat
     object.aux_reads.push_back(whole_read(payload, object.sources.back().staging_offset));
   }
   for (model::PayloadId id : sources) object.source_bytes += model_.payload(id).length;
-  return add(std::move(object));
+  if (on_device) place_on_device(object, whole);
+  const ObjectId id = add(std::move(object));
+  if (!options_.device) return id;
+  const std::string& side = on_device ? "cpu" : options_.device->backend->describe().behaviour;
+  if (const auto found = by_key_.find(key_of(lineage(sources), layout_key, side)); found != by_key_.end()) {
+    objects_[size_t(id)].other_side = found->second;
+    objects_[size_t(found->second)].other_side = id;
+  }
+  return id;
 }
 
 Result<ObjectId> ObjectTable::source_form(const model::Node& node, size_t input, model::PayloadId id) {

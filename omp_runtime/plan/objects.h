@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ompipe/plan/plan.h"
+#include "weights.h"
 
 namespace ompipe::plan {
 
@@ -17,9 +18,8 @@ class ObjectTable {
 
   // What the bytes of some sources are, in order, wherever they lie and whatever shape their tensors give them.
   std::string lineage(const std::vector<model::PayloadId>& payloads) const;
-  // B and what belongs to it, packed for `spec`. `sources`: B, scales, zero points. Errors: bad_model, naming the node.
-  Result<ObjectId> packed(const model::Node& node, const kernels::MatMulSpec& spec,
-                          const std::vector<model::PayloadId>& sources);
+  // B and what belongs to it, packed, on the CPU or on the device. Errors: bad_model, naming the node.
+  Result<ObjectId> packed(const model::Node& node, const WeightSources& weight, bool on_device);
   // One payload as it is: the node's input of that index.
   Result<ObjectId> source_form(const model::Node& node, size_t input, model::PayloadId payload);
   // Several small payloads, at least one; `offsets` receives where each lies in the object.
@@ -29,6 +29,7 @@ class ObjectTable {
  private:
   Result<const model::Payload*> readable(model::PayloadId payload) const;
   ObjectId add(PreparedObject object);
+  void place_on_device(PreparedObject& object, bool whole) const;
   void cut_chunks(PreparedObject& object, const model::Payload& main, bool whole) const;
 
   const model::ResolvedModel& model_;

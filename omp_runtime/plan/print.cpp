@@ -38,14 +38,35 @@ void add_object(const PreparedExecutionPlan& plan, const PreparedObject& object,
   for (const Source& source : object.sources) payloads.push_back("payload " + plan.model->payload(source.payload).name);
   tasks.push_back({stem + ".read_source", "session", "io", std::move(payloads), fmt::format("{} bytes", read_bytes),
                    read_bytes, chunks});
-  tasks.push_back({stem + ".prepack",
-                   "session",
-                   "cpu",
-                   {stem + ".read_source"},
-                   fmt::format("{} bytes, {}", object.bytes, object.layout_key),
-                   object.bytes,
-                   chunks});
-  tasks.push_back({stem + ".publish", "session", "inline", {stem + ".prepack"}, published, object.bytes, 1});
+  // What the device packs is only hashed on the way.
+  const bool hashed = object.recipe == Recipe::upload_pack;
+  tasks.push_back(
+      {stem + (hashed ? ".hash" : ".prepack"),
+       "session",
+       "cpu",
+       {stem + ".read_source"},
+       hashed ? fmt::format("{} bytes", read_bytes) : fmt::format("{} bytes, {}", object.bytes, object.layout_key),
+       hashed ? read_bytes : object.bytes,
+       chunks});
+  std::string last = stem + (hashed ? ".hash" : ".prepack");
+  if (object.recipe == Recipe::pack_upload) {
+    tasks.push_back(
+        {stem + ".upload", "session", "device", {last}, fmt::format("{} bytes", object.bytes), object.bytes, 1});
+    last = stem + ".upload";
+  }
+  if (object.recipe == Recipe::upload_pack) {
+    tasks.push_back(
+        {stem + ".upload", "session", "device", {last}, fmt::format("{} bytes", read_bytes), read_bytes, chunks});
+    tasks.push_back({stem + ".device_pack",
+                     "session",
+                     "device",
+                     {stem + ".upload"},
+                     fmt::format("{} bytes, {}", object.bytes, object.layout_key),
+                     object.bytes,
+                     1});
+    last = stem + ".device_pack";
+  }
+  tasks.push_back({stem + ".publish", "session", "inline", {last}, published, object.bytes, 1});
 }
 
 // The values that a segment defines and somebody needs after it.
@@ -103,6 +124,16 @@ std::string choices(const PreparedExecutionPlan& plan, SegmentId id) {
   return text;
 }
 
+// The values that a segment on the device has uploaded first.
+std::vector<std::string> crossings(const PreparedExecutionPlan& plan, const Segment& segment) {
+  std::vector<std::string> names;
+  for (const Crossing& upload : segment.uploads) {
+    const model::Node& node = plan.model->node(plan.actions[size_t(upload.action)].node);
+    names.push_back("upload " + plan.model->value(node.inputs[size_t(upload.operand)]).name);
+  }
+  return names;
+}
+
 std::string joined(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, ", ")); }
 
 std::string quoted(const std::string& text) {
@@ -127,10 +158,17 @@ std::vector<TaskRow> plan_tasks(const PreparedExecutionPlan& plan) {
   for (size_t id = 0; id < objects.size(); ++id) add_object(plan, plan.objects[id], objects[id], tasks);
   for (size_t id = 0; id < segments.size(); ++id) {
     const Segment& segment = plan.segments[id];
-    TaskRow row{"I." + segments[id], "invocation", "cpu", {}, lasting_values(plan, segment), 0, 1};
+    TaskRow row{"I." + segments[id],
+                "invocation",
+                segment.on_device ? "device" : "cpu",
+                {},
+                lasting_values(plan, segment),
+                0,
+                1};
     if (const std::string chosen = choices(plan, SegmentId(id)); !chosen.empty())
       row.result += (row.result.empty() ? "" : "; ") + chosen;
     for (const SegmentId previous : before[id]) row.dependencies.push_back("I." + segments[size_t(previous)]);
+    for (std::string& crossing : crossings(plan, segment)) row.dependencies.push_back(std::move(crossing));
     for (std::string& input : segment_inputs(plan, segment)) row.dependencies.push_back(std::move(input));
     for (ObjectId object : segment.requirements) row.dependencies.push_back("P." + objects[size_t(object)]);
     tasks.push_back(std::move(row));
@@ -154,6 +192,12 @@ std::string plan_table(const PreparedExecutionPlan& plan) {
     text += fmt::format("range {}: I.{} to I.{}{}\n", range.name, segments[size_t(range.begin)],
                         segments[size_t(range.end) - 1], range.loop ? ", pass by pass" : "");
   }
+  if (plan.uses_device()) {
+    text += fmt::format("{} of {} nodes on the device, {} bytes of weights there\n", plan.device_actions,
+                        plan.actions.size(), plan.device_bytes);
+  }
+  for (const Refusal& refusal : plan.refused)
+    text += fmt::format("on the CPU: {} ({})\n", plan.model->node(refusal.node).name, refusal.reason);
   return text + fmt::format(
                     "{} objects, {} bytes to read, {} bytes prepared; {} segments; largest gang: {} objects, {} "
                     "bytes prepared, {} bytes of staging\n",

@@ -12,6 +12,18 @@ const char* kind_name(ObjectKind kind) {
   return kNames[size_t(kind)];
 }
 
+const char* recipe_name(Recipe recipe) {
+  static constexpr const char* kNames[] = {"cpu", "pack_upload", "upload_pack"};
+  return kNames[size_t(recipe)];
+}
+
+Json refused_json(const PreparedExecutionPlan& plan) {
+  Json json = Json::array();
+  for (const Refusal& refusal : plan.refused)
+    json.push_back({{"node", plan.model->node(refusal.node).name}, {"reason", refusal.reason}});
+  return json;
+}
+
 Json tasks_json(const PreparedExecutionPlan& plan) {
   Json json = Json::array();
   for (const TaskRow& task : plan_tasks(plan)) {
@@ -35,6 +47,8 @@ Json objects_json(const PreparedExecutionPlan& plan) {
                     {"key", object.key},
                     {"kind", kind_name(object.kind)},
                     {"layout", object.layout_key},
+                    {"recipe", recipe_name(object.recipe)},
+                    {"other_side", object.other_side},
                     {"bytes", object.bytes},
                     {"source_bytes", object.source_bytes},
                     {"chunks", object.chunks.size()},
@@ -57,6 +71,7 @@ Json segments_json(const PreparedExecutionPlan& plan) {
     if (next.empty()) next.push_back(SegmentId(id) + 1);
     json.push_back({{"name", names[id]},
                     {"actions", {segment.begin, segment.end}},
+                    {"resource", segment.on_device ? "device" : "cpu"},
                     {"requirements", segment.requirements},
                     {"range", segment.range == kNone ? Json() : Json(segment.range)},
                     {"next", next},
@@ -64,7 +79,8 @@ Json segments_json(const PreparedExecutionPlan& plan) {
                     {"gang",
                      {{"objects", plan.gangs[id].objects},
                       {"prepared_bytes", plan.gangs[id].prepared_bytes},
-                      {"staging_bytes", plan.gangs[id].staging_bytes}}}});
+                      {"staging_bytes", plan.gangs[id].staging_bytes},
+                      {"device_bytes", plan.gangs[id].device_bytes}}}});
   }
   return json;
 }
@@ -83,18 +99,24 @@ Json ranges_json(const PreparedExecutionPlan& plan) {
 }  // namespace
 
 std::string plan_json(const PreparedExecutionPlan& plan) {
-  const Json json = {{"chunk_bytes", plan.options.chunk_bytes},
-                     {"isa", kernels::isa_name(plan.options.isa)},
-                     {"source_bytes", plan.source_bytes},
-                     {"packed_bytes", plan.packed_bytes},
-                     {"largest_gang",
-                      {{"objects", plan.largest_gang.objects},
-                       {"prepared_bytes", plan.largest_gang.prepared_bytes},
-                       {"staging_bytes", plan.largest_gang.staging_bytes}}},
-                     {"tasks", tasks_json(plan)},
-                     {"objects", objects_json(plan)},
-                     {"segments", segments_json(plan)},
-                     {"ranges", ranges_json(plan)}};
+  Json json = {{"chunk_bytes", plan.options.chunk_bytes},
+               {"isa", kernels::isa_name(plan.options.isa)},
+               {"source_bytes", plan.source_bytes},
+               {"packed_bytes", plan.packed_bytes},
+               {"largest_gang",
+                {{"objects", plan.largest_gang.objects},
+                 {"prepared_bytes", plan.largest_gang.prepared_bytes},
+                 {"staging_bytes", plan.largest_gang.staging_bytes}}},
+               {"tasks", tasks_json(plan)},
+               {"objects", objects_json(plan)},
+               {"segments", segments_json(plan)},
+               {"ranges", ranges_json(plan)}};
+  if (!plan.device.empty()) {
+    json["device"] = {{"behaviour", plan.device},
+                      {"nodes", plan.device_actions},
+                      {"bytes", plan.device_bytes},
+                      {"refused", refused_json(plan)}};
+  }
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

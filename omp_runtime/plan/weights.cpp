@@ -2,14 +2,16 @@
 
 #include <fmt/format.h>
 
+#include "objects.h"
+#include "ompipe/arenas/error.h"
+
 namespace ompipe::plan {
 
-Status nbits_weight(const model::ResolvedModel& model, const model::Node& node, std::vector<model::PayloadId>& sources,
-                    kernels::MatMulSpec& spec) {
-  auto refuse = [&](std::string reason) {
-    return Status(Error{ErrorKind::bad_model, "plan", node.name, std::move(reason)});
-  };
-  auto given = [&](size_t i) { return i < node.inputs.size() && node.inputs[i] != model::kNone; };
+Result<WeightSources> nbits_weight(const model::Node& node, std::span<const model::Value> values) {
+  WeightSources weight;
+  kernels::MatMulSpec& spec = weight.spec;
+  auto refuse = [&](std::string reason) { return Error{ErrorKind::bad_model, "plan", node.name, std::move(reason)}; };
+  auto given = [&](size_t i) { return i < node.inputs.size() && node.inputs[i] != kNone; };
   if (given(4)) return refuse("MatMulNBits with g_idx is not supported: expected weights in the order of k");
   const int64_t bits = node.int_attribute("bits", 4);
   if (bits != 4) return refuse(fmt::format("MatMulNBits has bits {}; expected 4", bits));
@@ -19,33 +21,35 @@ Status nbits_weight(const model::ResolvedModel& model, const model::Node& node, 
   spec.block = int(node.int_attribute("block_size", 0));
   spec.accuracy_level = node.int_attribute("accuracy_level", 0) == 4 ? 4 : 0;
   spec.has_zero_points = given(3);
+  const auto operand = [&](size_t i) -> const model::Value& { return values[size_t(node.inputs[i])]; };
   for (size_t i = 1; i <= (spec.has_zero_points ? 3u : 2u); ++i) {
-    const model::Value& value = model.value(node.inputs[i]);
-    if (value.source != model::ValueSource::initializer) {
-      return refuse(
-          fmt::format("{} is not a constant; MatMulNBits needs constant weights, scales and zero points", value.name));
+    if (operand(i).source != model::ValueSource::initializer) {
+      return refuse(fmt::format("{} is not a constant; MatMulNBits needs constant weights, scales and zero points",
+                                operand(i).name));
     }
-    sources.push_back(value.payload);
+    weight.payloads.push_back(operand(i).payload);
   }
-  const model::DType scale_type = model.value(node.inputs[2]).dtype;
+  const model::DType scale_type = operand(2).dtype;
   if (scale_type != model::DType::f32 && scale_type != model::DType::f16) {
     return refuse(fmt::format("scales of type {}; expected float32 or float16", model::dtype_name(scale_type)));
   }
-  if (spec.has_zero_points && model.value(node.inputs[3]).dtype != model::DType::u8) {
-    return refuse(fmt::format("zero points of type {}; expected packed uint8",
-                              model::dtype_name(model.value(node.inputs[3]).dtype)));
+  if (spec.has_zero_points && operand(3).dtype != model::DType::u8) {
+    return refuse(fmt::format("zero points of type {}; expected packed uint8", model::dtype_name(operand(3).dtype)));
   }
   spec.scale_type = scale_type == model::DType::f16 ? kernels::ScaleType::f16 : kernels::ScaleType::f32;
-  return ok_status();
+  return weight;
 }
 
-Status float_weight(const model::ResolvedModel& model, const model::Node& node, std::vector<model::PayloadId>& sources,
-                    kernels::MatMulSpec& spec) {
-  if (node.kind() != model::OpKind::mat_mul && node.kind() != model::OpKind::gemm) return ok_status();
-  const model::Value& b = model.value(node.inputs[1]);
-  if (b.source != model::ValueSource::initializer) return ok_status();
+WeightSources float_weight(const model::Node& node, std::span<const model::Value> values) {
+  WeightSources weight;
+  const bool gemm = node.domain.empty() && node.op_type == "Gemm";
+  if (!gemm && !(node.domain.empty() && node.op_type == "MatMul")) return weight;
+  if (node.inputs.size() < 2 || node.inputs[1] == kNone) return weight;
+  const model::Value& b = values[size_t(node.inputs[1])];
+  if (b.source != model::ValueSource::initializer) return weight;
   const model::Shape dims = b.dims();
-  if (dims.size() != 2) return ok_status();
+  if (dims.size() != 2) return weight;
+  kernels::MatMulSpec& spec = weight.spec;
   switch (b.dtype) {
     case model::DType::f32:
       spec.format = kernels::WeightFormat::f32;
@@ -57,25 +61,25 @@ Status float_weight(const model::ResolvedModel& model, const model::Node& node, 
       spec.format = kernels::WeightFormat::bf16;
       break;
     default:
-      return ok_status();
+      return weight;
   }
-  spec.trans_b = node.kind() == model::OpKind::gemm && node.int_attribute("transB", 0) != 0;
+  spec.trans_b = gemm && node.int_attribute("transB", 0) != 0;
   spec.k = dims[spec.trans_b ? 1 : 0];
   spec.n = dims[spec.trans_b ? 0 : 1];
-  if (kernels::unsupported_reason(spec)) return ok_status();
-  sources.push_back(b.payload);
-  return ok_status();
+  if (kernels::unsupported_reason(spec)) return weight;
+  weight.payloads.push_back(b.payload);
+  return weight;
 }
 
 void SharedWeights::find(const model::ResolvedModel& model, const ObjectTable& objects) {
   model_ = &model;
   objects_ = &objects;
   for (model::NodeId id = 0; id < model::NodeId(model.nodes().size()); ++id) {
-    Weight weight{id, {}, {}};
     if (model.node(id).kind() != model::OpKind::mat_mul_nbits) continue;
-    if (!nbits_weight(model, model.node(id), weight.sources, weight.spec).ok()) continue;
-    const std::string lineage = objects.lineage(weight.sources);
-    weights_.try_emplace(lineage, std::move(weight));
+    Result<WeightSources> weight = nbits_weight(model.node(id), model.values());
+    if (!weight.ok()) continue;
+    const std::string lineage = objects.lineage(weight->payloads);
+    weights_.try_emplace(lineage, Weight{id, *std::move(weight)});
   }
 }
 
@@ -89,7 +93,7 @@ const Weight* SharedWeights::of_table(const model::Node& node) const {
   }
   const auto found = weights_.find(objects_->lineage(sources));
   if (found == weights_.end()) return nullptr;
-  const kernels::MatMulSpec& spec = found->second.spec;
+  const kernels::MatMulSpec& spec = found->second.of.spec;
   const model::Shape dims = model_->value(node.inputs[0]).dims();
   const int64_t blocks = (spec.k + spec.block - 1) / spec.block;
   const bool same = dims == model::Shape{spec.n, blocks * spec.block / 2} &&

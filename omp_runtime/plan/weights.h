@@ -1,26 +1,35 @@
-// Which payloads a node multiplies by, and in what form they are packed.
+// What a node multiplies by: which payloads its packed weight is made from, and how.
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "objects.h"
+#include "ompipe/arenas/error.h"
+#include "ompipe/kernels/matmul.h"
+#include "ompipe/model/resolved_model.h"
 
 namespace ompipe::plan {
 
-struct Weight {
-  model::NodeId node = model::kNone;
+// `payloads`: B, scales, zero points; empty: the node has no weight that is packed.
+struct WeightSources {
   kernels::MatMulSpec spec;
-  std::vector<model::PayloadId> sources;  // B, scales, zero points
+  std::vector<model::PayloadId> payloads;
 };
 
-// Of a MatMulNBits. Errors: bad_model, naming the node.
-Status nbits_weight(const model::ResolvedModel& model, const model::Node& node, std::vector<model::PayloadId>& sources,
-                    kernels::MatMulSpec& spec);
-// Of a MatMul or Gemm with a constant float matrix B; of anything else `sources` stays empty.
-Status float_weight(const model::ResolvedModel& model, const model::Node& node, std::vector<model::PayloadId>& sources,
-                    kernels::MatMulSpec& spec);
+// Of a MatMulNBits. Errors: bad_model, naming the node, when it can't be prepared.
+Result<WeightSources> nbits_weight(const model::Node& node, std::span<const model::Value> values);
+
+// Of a MatMul or Gemm with a constant float matrix B; anything else has none.
+WeightSources float_weight(const model::Node& node, std::span<const model::Value> values);
+
+class ObjectTable;
+
+struct Weight {
+  model::NodeId node = model::kNone;
+  WeightSources of;
+};
 
 // Every packed 4-bit weight, by what its bytes are: a table earlier in the sequence may be the same bytes. What is
 // wrong with a weight is said when its node's turn comes. Part of build_plan.

@@ -10,11 +10,26 @@ using arenas::Domain;
 using store::Residency;
 
 // Keeps the first error.
-void Policy::object_failed(SessionState& session, plan::ObjectId id, const Error& error) {
+void Policy::object_failed(SessionState& session, plan::ObjectId id, const Error& error, const char* task) {
   ObjectState& object = session.objects[size_t(id)];
-  if (!object.error) object.error = error;
-  object.doomed = true;
+  if (!object.error) {
+    object.error = error;
+    object.failed_in = task;
+  }
+  doom(session, id);
   withdraw_reads(session, id);
+}
+
+// What rides on its reads is lost with it.
+void Policy::doom(SessionState& session, plan::ObjectId id) {
+  ObjectState& object = session.objects[size_t(id)];
+  object.doomed = true;
+  if (object.rider == plan::kNone) return;
+  ObjectState& rider = session.objects[size_t(object.rider)];
+  rider.doomed = true;
+  if (!object.error || rider.error) return;
+  rider.error = object.error;
+  rider.failed_in = object.failed_in;
 }
 
 // Takes back what is queued of the object's reads; a gate with nothing left to wait for opens as a no-op. True if the
@@ -48,9 +63,11 @@ bool Policy::withdraw_load(schedule::LoadToken token, size_t reads) {
 void Policy::settle(SessionState& session, plan::ObjectId id) {
   ObjectState& object = session.objects[size_t(id)];
   if (!object.doomed && !object.abandoned) return;
-  if (object.live_loads > 0 || object.aux_pending > 0) return;
-  object.doomed = true;
+  if (object.live_loads > 0 || object.aux_pending > 0 || object.transfers > 0 || object.leader != plan::kNone) return;
+  doom(session, id);
   object.aux.reset();
+  object.upload.reset();
+  object.sources.reset();
   reached(session, id);
   forget_in_flight(session, id);
   if (object.error) fail_waiting(session, id);
@@ -58,6 +75,15 @@ void Policy::settle(SessionState& session, plan::ObjectId id) {
   leaves(session, id);
   if (object.error) object_settled(session, id, object.error);
   if (effects_.discard(session, id, session.store->give_up(id))) discarded(session, id);
+  if (const plan::ObjectId rider = std::exchange(object.rider, plan::kNone); rider != plan::kNone) {
+    session.objects[size_t(rider)].leader = plan::kNone;
+    settle(session, rider);
+  }
+}
+
+// Of an object that has failed, for diagnostics.
+std::string Policy::failed_task(const SessionState& session, plan::ObjectId id) {
+  return session.objects[size_t(id)].failed_in + session.plan->objects[size_t(id)].name;
 }
 
 // Exactly those whose segments name its gate.
@@ -72,7 +98,7 @@ void Policy::fail_waiting(SessionState& session, plan::ObjectId id) {
     if (waits) failed.push_back(invocation.get());
   }
   for (Invocation* const invocation : failed) {
-    fail(*invocation, *object.error, "prepack " + session.plan->objects[size_t(id)].name);
+    fail(*invocation, *object.error, failed_task(session, id));
     if (invocation->live.empty()) finish(*invocation);
   }
 }
@@ -85,7 +111,8 @@ bool Policy::is_leaving(const SessionState& session, plan::ObjectId id) const {
 }
 
 bool Policy::is_wanted(const SessionState& session, plan::ObjectId id) const {
-  if (session.objects[size_t(id)].pins > 0) return true;
+  const ObjectState& object = session.objects[size_t(id)];
+  if (object.pins > 0 || (object.rider != plan::kNone && is_wanted(session, object.rider))) return true;
   const auto prepares = [&](const std::unique_ptr<Preparation>& preparation) {
     return preparation->session == &session && !preparation->error && !preparation->settled[size_t(id)];
   };
@@ -102,7 +129,7 @@ void Policy::abandon(SessionState& session, plan::ObjectId id) {
   ObjectState& object = session.objects[size_t(id)];
   object.abandoned = true;
   ++counters_.abandoned;
-  if (withdraw_reads(session, id)) object.doomed = true;
+  if (withdraw_reads(session, id)) doom(session, id);
 }
 
 // After an invocation or a preparation of the session has failed or was cancelled. What one that succeeded has under
@@ -116,6 +143,10 @@ void Policy::abandon_unwanted(SessionState& session) {
 }
 
 // Whoever needs an abandoned load takes it over; one that is doomed nobody gets here with.
-void Policy::revive(SessionState& session, plan::ObjectId id) { session.objects[size_t(id)].abandoned = false; }
+void Policy::revive(SessionState& session, plan::ObjectId id) {
+  ObjectState& object = session.objects[size_t(id)];
+  object.abandoned = false;
+  if (object.leader != plan::kNone) session.objects[size_t(object.leader)].abandoned = false;
+}
 
 }  // namespace ompipe::session

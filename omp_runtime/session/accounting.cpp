@@ -29,12 +29,18 @@ class SizedWork : public InvocationWork {
     block_ = std::move(block);
     kept_ = std::move(outputs);
   }
-  void finish(bool) override { block_.reset(); }
+  uint64_t device_bytes() const override { return frame_.device_bytes(); }
+  void attach_device(device::Memory there) override { there_ = std::move(there); }
+  void finish(bool) override {
+    block_.reset();
+    there_.reset();
+  }
 
  private:
   const exec::Frame& frame_;
   std::vector<arenas::Allocation>& kept_;
   arenas::Allocation block_;
+  device::Memory there_;
 };
 
 // Of a segment that chooses, without the data that it would look at: the branch with more to prepare, one pass of a
@@ -63,14 +69,16 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
         preparation_(budget_, block_arena(Domain::preparation, limits, {})),
         execution_(budget_, block_arena(Domain::execution, limits, {})),
         io_(budget_, block_arena(Domain::io, limits, {})),
-        policy_(options, budget_, preparation_, execution_, io_, *this) {
+        device_(budget_, nullptr),
+        policy_(options, budget_, preparation_, execution_, io_, *this, &device_) {
     policy_.set_scheduler(*this);
   }
 
   Status bind(const std::shared_ptr<const plan::PreparedExecutionPlan>& plan, SessionOptions options,
               arenas::PreparedLayout layout) {
     options.verify = Verify::never;  // there are no bytes to be right or wrong
-    Result<std::unique_ptr<store::PreparedStore>> store = store::PreparedStore::create(plan, budget_, layout, {});
+    Result<std::unique_ptr<store::PreparedStore>> store =
+        store::PreparedStore::create(plan, budget_, layout, {}, &device_);
     if (!store.ok()) return store.error();
     session_ = std::make_unique<SessionState>(plan, options, std::move(*store));
     policy_.bind(*session_);
@@ -102,9 +110,13 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
   // Until nothing is left to do.
   void drain() {
     pump();
-    while (!ready_.empty() || !reads_.empty()) {
+    while (!ready_.empty() || !there_.empty() || !reads_.empty()) {
       if (!ready_.empty()) {
         run_task();
+      } else if (!there_.empty()) {
+        const uint64_t id = there_.front();
+        there_.pop_front();
+        policy_.device_done({.id = id, .start_ns = 1, .end_ns = 1});
       } else {
         finish_read();
       }
@@ -201,6 +213,7 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
   }
   bool discard(SessionState&, plan::ObjectId, arenas::Allocation) override { return true; }
   arenas::Allocation keep(SessionState&, plan::ObjectId) override { return {}; }
+  void run_on_device(uint64_t id, std::vector<device::Command>) override { there_.push_back(id); }
   Observer& observer() override { return *this; }
   int32_t executor() const override { return 0; }
 
@@ -242,10 +255,12 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
 
   arenas::Budget budget_;
   arenas::BlockArena preparation_, execution_, io_;
+  device::Arena device_;
   std::unique_ptr<SessionState> session_;
   Policy policy_;
   std::vector<arenas::Allocation> outputs_;
   std::deque<Ready> ready_;
+  std::deque<uint64_t> there_;    // on the device
   std::vector<ReadOrder> reads_;  // in the order of submission
   SlotToken slot_ = -1;
   std::deque<std::vector<PublishToken>> chain_;  // created segments that have not run: the gates they still wait for
@@ -270,6 +285,7 @@ Result<Accounting> predict_accounting(const std::shared_ptr<const plan::Prepared
     if (!topology.ok()) return topology.error();
     options.threads = int(topology->cores().size());
   }
+  options.limits.device_bytes = device_limit(options.limits, options.backend);
   if (Status status = tokens_suffice(options, *plan); !status.ok()) return status.error();
   PolicyOptions policy = policy_options(options);
   policy.hot = false;  // it has no threads to run so; what a kept frame holds is retained by the arenas instead
@@ -280,7 +296,8 @@ Result<Accounting> predict_accounting(const std::shared_ptr<const plan::Prepared
   if (prepares) preparation = prediction.prepare();
   if (prepares && session.mode == Mode::eager) prediction.drain();
   const std::vector<RowTable> tables = row_tables(*plan, session.verify);
-  exec::Frame frame(plan, policy.threads);  // every run's: a session takes the one that the last run gave back
+  // Every run's: a session takes the one that the last run gave back.
+  exec::Frame frame(plan, policy.threads, runtime.backend);
   for (const exec::RuntimeContext& context : runs) {
     if (Status status = frame.bind(context); !status.ok()) return status.error();
     const CompletionRef run = prediction.run(frame, row_fetches(tables, context));

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "ompipe/plan/print.h"
@@ -44,6 +45,15 @@ double mib(uint64_t bytes) { return double(bytes) / double(1u << 20); }
 
 std::string limit_text(uint64_t bytes) { return bytes == kUnlimited ? "-" : fmt::format("{:.3f}", mib(bytes)); }
 
+std::string column_name(Domain domain) {
+  if (domain == Domain::io) return "IO";
+  std::string name = arenas::domain_name(domain);
+  name[0] = char(std::toupper(name[0]));
+  return name;
+}
+
+int column_width(Domain domain) { return domain == Domain::preparation ? 11 : 10; }
+
 Json domains_json(const DomainBytes& bytes) {
   Json json = Json::object();
   for (Domain domain : arenas::kDomains) json[arenas::domain_name(domain)] = bytes[domain];
@@ -69,31 +79,35 @@ Json step_json(const Names& names, const AccountingStep& step) {
 }  // namespace
 
 std::string accounting_table(const plan::PreparedExecutionPlan& plan, const Accounting& accounting) {
-  constexpr const char* kRow = "{:>4} | {:<{}} | {:>11} | {:>10} | {:>10} | {:>10} | {:>10} | {}\n";
+  std::vector<Domain> domains{Domain::preparation, Domain::prepared, Domain::execution, Domain::io, Domain::mapped};
+  if (plan.uses_device()) domains.push_back(Domain::device);
   const Names names(plan);
   size_t width = 4;
   for (const AccountingStep& step : accounting.steps) width = std::max(width, names.work(step).size());
-  std::string text = fmt::format(fmt::runtime(kRow), "Step", "Work", width, "Preparation", "Prepared", "Execution",
-                                 "IO", "Mapped", "Residency action (MiB; Preparation and Mapped: peak of the step)");
+  std::string text;
+  const auto row = [&](const std::string& step, const std::string& work, auto value, const std::string& action) {
+    text += fmt::format("{:>4} | {:<{}} | ", step, work, width);
+    for (const Domain domain : domains) text += fmt::format("{:>{}} | ", value(domain), column_width(domain));
+    text += action + "\n";
+  };
+  row("Step", "Work", column_name, "Residency action (MiB; Preparation and Mapped: peak of the step)");
   const auto number = [](uint64_t bytes) { return fmt::format("{:.3f}", mib(bytes)); };
   for (size_t i = 0; i < accounting.steps.size(); ++i) {
     const AccountingStep& step = accounting.steps[i];
-    text += fmt::format(fmt::runtime(kRow), i + 1, names.work(step), width,
-                        number(step.peak_bytes[Domain::preparation]), number(step.live_bytes[Domain::prepared]),
-                        number(step.live_bytes[Domain::execution]), number(step.live_bytes[Domain::io]),
-                        number(step.peak_bytes[Domain::mapped]), residency_action(names, step));
+    const auto value = [&](Domain domain) {
+      const bool peak = domain == Domain::preparation || domain == Domain::mapped;
+      return number((peak ? step.peak_bytes : step.live_bytes)[domain]);
+    };
+    row(std::to_string(i + 1), names.work(step), value, residency_action(names, step));
   }
-  const auto totals = [&](const char* name, const std::string& what, auto value) {
-    text += fmt::format(fmt::runtime(kRow), "", name, width, value(Domain::preparation), value(Domain::prepared),
-                        value(Domain::execution), value(Domain::io), value(Domain::mapped), what);
-  };
   const arenas::BudgetUsage& usage = accounting.usage;
-  totals("peak",
-         fmt::format("{} evictions, {} loaded again; all domains with what they retain: {:.3f}", accounting.evictions,
-                     accounting.rematerialised, mib(usage.global_peak_bytes)),
-         [&](Domain domain) { return number(usage[domain].peak_bytes); });
-  totals("limit", "all domains: " + limit_text(usage.global_limit_bytes),
-         [&](Domain domain) { return limit_text(usage[domain].limit_bytes); });
+  row(
+      "", "peak", [&](Domain domain) { return number(usage[domain].peak_bytes); },
+      fmt::format("{} evictions, {} loaded again; all domains with what they retain: {:.3f}", accounting.evictions,
+                  accounting.rematerialised, mib(usage.global_peak_bytes)));
+  row(
+      "", "limit", [&](Domain domain) { return limit_text(usage[domain].limit_bytes); },
+      "all domains: " + limit_text(usage.global_limit_bytes));
   return text;
 }
 

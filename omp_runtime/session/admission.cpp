@@ -11,8 +11,11 @@ using arenas::DomainBytes;
 using store::Residency;
 
 // The reservation holds need_of(object); it is empty afterwards. Tokens were looked for before.
-Policy::Grant Policy::admit(SessionState& session, plan::ObjectId id, Priority priority,
+Policy::Grant Policy::admit(SessionState& session, plan::ObjectId asked, Priority priority,
                             arenas::Reservation reservation) {
+  const plan::ObjectId other = join(session, asked, reservation);
+  const bool leads = other == plan::kNone || !session.on_device(asked);
+  const plan::ObjectId id = leads ? asked : other, rider = leads ? other : asked;
   const plan::PreparedObject& spec = session.plan->objects[size_t(id)];
   ObjectState& object = session.objects[size_t(id)];
   arenas::Allocation block;
@@ -29,22 +32,64 @@ Policy::Grant Policy::admit(SessionState& session, plan::ObjectId id, Priority p
     OMPIPE_CHECK(staging.ok(), "the system has no memory for bytes within the budget");
     block = std::move(*staging);
   }
-  session.store->begin(id, reservation);
-  if (object.loaded_before) ++counters_.rematerialised;
-  object.loaded_before = true;
-  object.original = object.priority = priority;
-  object.next_chunk = object.packed = 0;
-  object.error.reset();
-  object.abandoned = object.doomed = false;
-  in_flight_.push_back({&session, id});
-  ++session.in_flight;
-  object.token = take_publish(&session, id);
+  begin_load(session, id, priority, reservation);
+  if (rider != plan::kNone) {
+    begin_load(session, rider, priority, reservation);
+    session.objects[size_t(rider)].leader = id;
+    session.objects[size_t(rider)].next_chunk = uint32_t(spec.chunks.size());
+    object.rider = rider;
+    ++counters_.shared_loads;
+  }
 
   object.aux_pending = int(spec.aux_reads.size());
   object.first_read = sequence_;
   submit_reads(session, id, -1, object.token, spec.aux_reads, object.aux.data());
   submit_chunk(session, id, take(free_loads_), std::move(block), std::move(mapped));
   return Grant::granted;
+}
+
+// The object's form for the other side, if that is wanted too, and absent, and there is room beside any gang: one read
+// then serves both. Its bytes are added to the reservation. kNone: the object is loaded alone.
+plan::ObjectId Policy::join(SessionState& session, plan::ObjectId id, arenas::Reservation& reservation) {
+  const plan::ObjectId other = session.plan->objects[size_t(id)].other_side;
+  if (other == plan::kNone || !is_wanted(session, other)) return plan::kNone;
+  const Residency state = session.store->state(other);
+  if (state != Residency::absent && state != Residency::failed) return plan::kNone;
+  if (free_publishes_.size() < size_t(session.plan->largest_gang.objects) + 3) return plan::kNone;
+  DomainBytes more = session.need_beside_reads(other);
+  if (reserved_by(session, other)) more = without(more, session.resident_of(other));
+  std::optional<arenas::Reservation> granted = budget_.reserve(more, arenas::Urgency::speculative);
+  if (!granted) return plan::kNone;
+  reservation.merge(std::move(*granted));
+  reservation.merge(take_reserved(session, other));
+  return other;
+}
+
+// Everything but its reads.
+void Policy::begin_load(SessionState& session, plan::ObjectId id, Priority priority, arenas::Reservation& reservation) {
+  const plan::PreparedObject& spec = session.plan->objects[size_t(id)];
+  ObjectState& object = session.objects[size_t(id)];
+  if (spec.recipe == plan::Recipe::pack_upload) {
+    Result<arenas::Allocation> packed = preparation_.allocate(reservation, spec.bytes);
+    OMPIPE_CHECK(packed.ok(), "the system has no memory for bytes within the budget");
+    object.upload = std::move(*packed);
+  }
+  if (spec.recipe == plan::Recipe::upload_pack) {
+    Result<device::Memory> sources = device_->allocate(reservation, spec.device_source_bytes);
+    OMPIPE_CHECK(sources.ok(), "the device has no memory for bytes within the budget");
+    object.sources = std::move(*sources);
+  }
+  session.store->begin(id, reservation);
+  if (object.loaded_before) ++counters_.rematerialised;
+  object.loaded_before = true;
+  object.original = object.priority = priority;
+  object.next_chunk = object.packed = 0;
+  object.leader = object.rider = plan::kNone;
+  object.error.reset();
+  object.abandoned = object.doomed = false;
+  in_flight_.push_back({&session, id});
+  ++session.in_flight;
+  object.token = take_publish(&session, id);
 }
 
 bool Policy::speculative_tokens() const {
@@ -55,7 +100,7 @@ bool Policy::speculative_tokens() const {
 Policy::Grant Policy::admit_speculative(SessionState& session, plan::ObjectId object, Priority priority) {
   if (!speculative_tokens()) return Grant::refused;
   DomainBytes need = session.need_of(object);
-  if (reserved_by(session, object)) need[Domain::prepared] = 0;
+  if (reserved_by(session, object)) need = without(need, session.resident_of(object));
   std::optional<arenas::Reservation> reservation = budget_.reserve(need, arenas::Urgency::speculative);
   if (!reservation) return Grant::refused;
   reservation->merge(take_reserved(session, object));
@@ -72,10 +117,11 @@ void Policy::submit_chunk(SessionState& session, plan::ObjectId id, schedule::Lo
   load.session = &session;
   load.object = id;
   load.chunk = object.next_chunk++;
+  load.rider = object.rider;
   load.block = std::move(block);
   load.mapped_reservation = std::move(mapped);
   load.mapped = {};
-  load.ready = load.opened = load.noop = false;
+  load.ready = load.opened = load.noop = load.uploading = false;
   load.error.reset();
   load.original = load.effective = object.priority;
   const plan::Chunk& chunk = spec.chunks[load.chunk];
@@ -148,6 +194,7 @@ bool Policy::add_chunk(const InFlight& item) {
 // promoted.
 void Policy::raise(SessionState& session, plan::ObjectId id, Priority priority) {
   ObjectState& object = session.objects[size_t(id)];
+  if (object.leader != plan::kNone) raise(session, object.leader, priority);
   if (object.priority <= priority || !session.options.inheritance) return;
   object.priority = priority;
   ++counters_.promotions;
@@ -160,7 +207,8 @@ void Policy::raise(SessionState& session, plan::ObjectId id, Priority priority) 
     if (load.reads_pending > 0) {
       promote_reads(false, int32_t(i), load.first_read, spec.chunks[load.chunk].reads.size(), priority);
     }
-    if (load.opened && priority == Priority::critical) scheduler_->promote_load(schedule::LoadToken(i));
+    if (load.opened && !load.uploading && priority == Priority::critical)
+      scheduler_->promote_load(schedule::LoadToken(i));
   }
 }
 

@@ -32,8 +32,8 @@ bool Policy::trim_helps(const DomainBytes& gang) const {
   uint64_t all = 0;
   for (Domain domain : arenas::kDomains) {
     const uint64_t bytes = usage[domain].live_bytes + gang[domain];
-    if (domain != Domain::mapped) all += bytes;
-    if (bytes <= limits.domain_bytes[domain]) continue;
+    if (arenas::in_global(domain)) all += bytes;
+    if (bytes <= limits.domain_bytes[domain] || (domain == Domain::device && gang[domain] == 0)) continue;
     if (domain != Domain::execution && domain != Domain::io) return false;
     frames = true;
   }
@@ -46,7 +46,7 @@ std::optional<arenas::Reservation> Policy::reserve_with_eviction(const DomainByt
   for (;;) {
     std::optional<arenas::Reservation> reservation = reserve_with_trim(gang);
     if (reservation) return reservation;
-    if (eviction_helps(gang) && !leaving_suffices(gang) && evict_one(age)) continue;
+    if (eviction_helps(gang) && !leaving_suffices(gang) && evict_one(short_of(gang), age)) continue;
     hot_blocked_ = hot_blocked_ || hot_.slots.filled() > 0;
     return {};
   }
@@ -63,71 +63,88 @@ bool Policy::eviction_helps(const DomainBytes& gang) const {
 }
 
 bool Policy::leaving_suffices(const DomainBytes& gang) const {
-  return leaving_bytes_ > 0 && fits_without(gang, leaving_bytes_);
+  return leaving_bytes_ > 0 && fits_without(gang, {{Domain::prepared, leaving_bytes_}});
 }
 
 // Whether the gang would fit if that many of the prepared bytes were gone. As in Budget::reserve, live bytes decide:
 // what arenas keep beyond them is trimmed for whoever fits.
-bool Policy::fits_without(const DomainBytes& gang, uint64_t leaving) const {
+bool Policy::fits_without(const DomainBytes& gang, const DomainBytes& without) const {
   const arenas::BudgetUsage usage = budget_.usage();
   const arenas::BudgetLimits limits = budget_.limits();
-  leaving = std::min(leaving, usage[Domain::prepared].live_bytes);  // some may have gone and not been reported
+  DomainBytes leaving;  // some may have gone and not been reported
+  for (Domain domain : {Domain::prepared, Domain::device})
+    leaving[domain] = std::min(without[domain], usage[domain].live_bytes);
   const uint64_t prepared = usage[Domain::prepared].live_bytes + gang[Domain::prepared];
   uint64_t all = 0;
   for (Domain domain : {Domain::preparation, Domain::prepared, Domain::execution, Domain::io})
     all += usage[domain].live_bytes + gang[domain];
-  return prepared - leaving <= limits.domain_bytes[Domain::prepared] && all - leaving <= limits.global_bytes;
+  const uint64_t there = usage[Domain::device].live_bytes + gang[Domain::device];
+  return prepared - leaving[Domain::prepared] <= limits.domain_bytes[Domain::prepared] &&
+         all - leaving[Domain::prepared] <= limits.global_bytes &&
+         there - leaving[Domain::device] <= limits.domain_bytes[Domain::device];
 }
 
 // Whether there would be room if all went that may go: nothing is evicted in vain for a preparation.
 bool Policy::eviction_suffices(const DomainBytes& gang) const { return fits_without(gang, evictable_bytes()); }
 
-// Prepared bytes of all that may go, and of what is on its way out.
-uint64_t Policy::evictable_bytes() const {
-  uint64_t evictable = leaving_bytes_;
+// Resident bytes of all that may go, and of what is on its way out.
+DomainBytes Policy::evictable_bytes() const {
+  DomainBytes evictable{{Domain::prepared, leaving_bytes_}};
   for (const SessionState* session : sessions_) {
     for (plan::ObjectId id = 0; session->kept == 0 && id < plan::ObjectId(session->objects.size()); ++id) {
       if (session->store->state(id) == Residency::resident && session->objects[size_t(id)].pins == 0)
-        evictable += session->need_of(id)[Domain::prepared];
+        evictable = sum_of(evictable, session->resident_of(id));
     }
   }
   return evictable;
 }
 
+EvictionIndex& Policy::evictable_of(SessionState& session, Domain domain) {
+  return domain == Domain::device ? session.evictable_there : session.evictable;
+}
+
 // Of those that may lose something, the session whose object is used again last; null if there is none.
-SessionState* Policy::farthest_session() {
+SessionState* Policy::farthest_session(Domain domain) {
   SessionState* from = nullptr;
   for (SessionState* session : sessions_) {
     if (session->kept > 0 || session->passed_over) continue;
     see_hot_runs(*session);
     if (session->index_stale) refresh_index(*session);
-    if (session->evictable.empty()) continue;
-    if (!from || session->evictable.top_key() > from->evictable.top_key()) from = session;
+    const EvictionIndex& index = evictable_of(*session, domain);
+    if (index.empty()) continue;
+    if (!from || index.top_key() > evictable_of(*from, domain).top_key()) from = session;
   }
   return from;
 }
 
-// Returns the prepared bytes that go; 0 when nothing may. A session that hot runs rely on is passed over while another
+// The memory whose objects have to make way: the device's if it is short, else the CPU's.
+Domain Policy::short_of(const DomainBytes& gang) const {
+  const uint64_t there = budget_.usage()[Domain::device].live_bytes + gang[Domain::device];
+  return gang[Domain::device] > 0 && there > budget_.limits().domain_bytes[Domain::device] ? Domain::device
+                                                                                           : Domain::prepared;
+}
+
+// Returns the resident bytes that go; 0 when nothing may. A session that hot runs rely on is passed over while another
 // one has something. If none has, the farthest stays closed for whoever insists, so that its runs come to an end and
 // new ones queue by age.
-uint64_t Policy::evict_one(uint64_t age, bool insists) {
+uint64_t Policy::evict_one(Domain domain, uint64_t age, bool insists) {
   for (SessionState* session : sessions_) session->passed_over = false;
   SessionState* pinned = nullptr;
-  while (SessionState* const from = farthest_session()) {
-    if (close_gate(*from)) return evict(*from, from->evictable.top(), age);
+  while (SessionState* const from = farthest_session(domain)) {
+    if (close_gate(*from)) return evict(*from, evictable_of(*from, domain).top(), age);
     arm(*from);
     from->passed_over = true;
     if (!pinned) pinned = from;
   }
   if (!pinned || !insists) return 0;
   pinned->gate_held = true;
-  return close_gate(*pinned) ? evict(*pinned, pinned->evictable.top(), age) : 0;
+  return close_gate(*pinned) ? evict(*pinned, evictable_of(*pinned, domain).top(), age) : 0;
 }
 
 // The session's gate is closed, and nobody has claimed it.
 uint64_t Policy::evict(SessionState& session, plan::ObjectId id, uint64_t age) {
   OMPIPE_CHECK(!session.gate.is_open(), "an eviction from a session that runs hot");
-  session.evictable.remove(id);
+  session.evictable_of(id).remove(id);
   reached(session, id);
   --session.resident;
   ++session.evictions;
@@ -136,7 +153,8 @@ uint64_t Policy::evict(SessionState& session, plan::ObjectId id, uint64_t age) {
   leaves(session, id);
   ++counters_.evictions;
   if (effects_.discard(session, id, session.store->evict(id))) discarded(session, id);
-  return session.need_of(id)[Domain::prepared];
+  const DomainBytes bytes = session.resident_of(id);
+  return bytes[Domain::prepared] + bytes[Domain::device];
 }
 
 // Its pages are being given back from now on.
@@ -205,9 +223,9 @@ void Policy::refresh_index(SessionState& session) {
   session.index_stale = false;
   for (plan::ObjectId id = 0; id < plan::ObjectId(session.objects.size()); ++id) {
     if (session.store->state(id) == Residency::resident && session.objects[size_t(id)].pins == 0) {
-      session.evictable.set(id, eviction_key(session, id));
+      session.evictable_of(id).set(id, eviction_key(session, id));
     } else {
-      session.evictable.remove(id);
+      session.evictable_of(id).remove(id);
     }
   }
 }
@@ -218,9 +236,9 @@ void Policy::used(SessionState& session, plan::ObjectId id) {
   object.last_use = session.clock;
   if (session.index_stale) return;
   if (session.store->state(id) == Residency::resident && object.pins == 0) {
-    session.evictable.set(id, eviction_key(session, id));
+    session.evictable_of(id).set(id, eviction_key(session, id));
   } else {
-    session.evictable.remove(id);
+    session.evictable_of(id).remove(id);
   }
 }
 

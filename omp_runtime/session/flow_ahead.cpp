@@ -14,7 +14,7 @@ void Policy::look_ahead_over(Invocation& invocation) {
   // Nothing has changed since all in reach was there.
   const auto seen = plan::SegmentId(2 * counter.tasks() + (counter.undecided() ? 1 : 0)) + 1;
   if (invocation.looked_ahead == seen && invocation.evictions_seen == session.evictions) return;
-  plan::SegmentId left = residency_limited() ? session.window.segments() : session.window.most();
+  plan::SegmentId left = residency_limited(session) ? session.window.segments() : session.window.most();
   const std::optional<uint64_t> most_bytes = session.options.look_ahead.bytes;
   uint64_t ahead_bytes = 0;
   const auto admit_all = [&](const std::vector<plan::ObjectId>& objects) {

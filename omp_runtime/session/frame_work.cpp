@@ -18,6 +18,7 @@ class SegmentObjects : public exec::ObjectTable {
     }
     return nullptr;
   }
+  device::Address on_device(plan::ObjectId object) const override { return store_.on_device(object).at(); }
 
  private:
   const store::PreparedStore& store_;
@@ -65,6 +66,7 @@ void FrameWork::release_memory() {
   }
   block_.reset();
   grown_.clear();
+  there_.reset();
 }
 
 bool FrameWork::reuse() {
@@ -126,6 +128,11 @@ void FrameWork::grow(const exec::MemoryWanted& wanted, arenas::Allocation memory
   if (OutputMemory* const before = std::exchange(place, nullptr)) before->drop();
   place = std::make_unique<OutputMemory>(std::move(memory)).release();
   frame_->give_output(wanted.output, {place->data(), place->bytes(), place->lend(home_.runtime())});
+}
+
+void FrameWork::device_commands(plan::SegmentId segment, const store::PreparedStore& store,
+                                std::vector<device::Command>& commands) {
+  frame_->device_commands(segment, SegmentObjects(store, {}, segment), there_.at(), commands);
 }
 
 Status FrameWork::run_segment(plan::SegmentId segment, const store::PreparedStore& store,

@@ -35,6 +35,10 @@ class FrameWork : public InvocationWork {
   bool may_grow(plan::SegmentId segment) const override { return frame_->may_grow(segment); }
   exec::MemoryWanted wanted() const override { return frame_->wanted(); }
   void grow(const exec::MemoryWanted& wanted, arenas::Allocation memory) override;
+  uint64_t device_bytes() const override { return frame_->device_bytes(); }
+  void attach_device(device::Memory there) override { there_ = std::move(there); }
+  void device_commands(plan::SegmentId segment, const store::PreparedStore& store,
+                       std::vector<device::Command>& commands) override;
   void finish(bool succeeded) override;
 
   // Whether the memory that it has holds what the last bind asked for and no caller holds a result there; it is
@@ -59,6 +63,7 @@ class FrameWork : public InvocationWork {
   exec::RuntimeContext* context_ = nullptr;
   arenas::Allocation block_;
   std::vector<arenas::Allocation> grown_;  // beside it, until finish
+  device::Memory there_;                   // its bytes on the device
   std::vector<OutputMemory*> outputs_;     // by graph output; null: none is needed
   std::vector<exec::HeldBytes> lent_;      // scratch of attach_frame
 };

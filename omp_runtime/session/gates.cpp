@@ -35,6 +35,8 @@ void Policy::open_gates() {
       ++open_;
       if (!load.rows && load.session->store->state(load.object) == Residency::loading)
         load.session->store->first_chunk(load.object);
+      if (load.rider != plan::kNone && load.session->store->state(load.rider) == Residency::loading)
+        load.session->store->first_chunk(load.rider);
     }
     load.opened = true;
     load.effective = priority_of(load);
@@ -58,16 +60,22 @@ Priority Policy::priority_of(const Load& load) const {
 }
 
 void Policy::prepacked(schedule::LoadToken token) {
-  Load& load = loads_[size_t(token)];
+  const Load& load = loads_[size_t(token)];
   if (load.rows) return slice_packed(token);
-  SessionState& session = *load.session;
-  const plan::ObjectId id = load.object;
-  const plan::PreparedObject& spec = session.plan->objects[size_t(id)];
-  ObjectState& object = session.objects[size_t(id)];
   if (!load.noop) {
     --open_;
     note_prepack(load);
   }
+  if (!upload_chunk(token)) chunk_done(token);
+}
+
+// The chunk's bytes are where they belong, or nobody wants them any more.
+void Policy::chunk_done(schedule::LoadToken token) {
+  Load& load = loads_[size_t(token)];
+  SessionState& session = *load.session;
+  const plan::ObjectId id = load.object;
+  const plan::PreparedObject& spec = session.plan->objects[size_t(id)];
+  ObjectState& object = session.objects[size_t(id)];
   --object.live_loads;
   count_in_flight(-int64_t(load.bytes));
   load.mapped = {};
@@ -110,7 +118,6 @@ void Policy::free_load(schedule::LoadToken token) {
 
 // Packing may have begun before the digest was known to be right; no consumer runs before it is.
 void Policy::publish(SessionState& session, plan::ObjectId id) {
-  ObjectState& object = session.objects[size_t(id)];
   const uint64_t start_ns = now_ns();
   if (session.options.verify != Verify::never) {
     const Status status = session.store->hashes(id).verify(*session.plan, session.plan->objects[size_t(id)]);
@@ -120,7 +127,27 @@ void Policy::publish(SessionState& session, plan::ObjectId id) {
       return;
     }
   }
+  finish_rider(session, id);
+  if (!finish_on_device(session, id)) make_visible(session, id, start_ns);
+}
+
+// What was made of the same reads for the device goes on by itself.
+void Policy::finish_rider(SessionState& session, plan::ObjectId leader) {
+  ObjectState& object = session.objects[size_t(leader)];
+  const plan::ObjectId id = std::exchange(object.rider, plan::kNone);
+  if (id == plan::kNone) return;
+  ObjectState& rider = session.objects[size_t(id)];
+  rider.leader = plan::kNone;
+  if (rider.doomed) return settle(session, id);
+  if (session.plan->objects[size_t(id)].recipe == plan::Recipe::upload_pack) rider.aux = std::move(object.aux);
+  finish_on_device(session, id);
+}
+
+void Policy::make_visible(SessionState& session, plan::ObjectId id, uint64_t start_ns) {
+  ObjectState& object = session.objects[size_t(id)];
   object.aux.reset();
+  object.upload.reset();
+  object.sources.reset();
   object.abandoned = false;
   session.store->publish(id);
   forget_in_flight(session, id);

@@ -9,6 +9,7 @@ namespace ompipe::session {
 
 using arenas::BlockArena;
 using arenas::Domain;
+using arenas::DomainBytes;
 
 // A segment that lacks memory becomes another task once it has that; pins and rows stay. Without it its invocation
 // fails, alone.
@@ -32,15 +33,15 @@ bool Policy::goes_on(Invocation& invocation, Invocation::LiveSegment& reported) 
 }
 
 // Whether every session's largest gang still fits beside so many bytes and all that are live, kept frames apart.
-Status Policy::room_for(uint64_t execution_bytes, uint64_t output_bytes) {
+Status Policy::room_for(const DomainBytes& memory) {
   for (;;) {
     const arenas::BudgetUsage usage = budget_.usage();
+    const DomainBytes together = sum_of(memory, {{Domain::execution, usage[Domain::execution].live_bytes},
+                                                 {Domain::io, usage[Domain::io].live_bytes},
+                                                 {Domain::device, device_block_bytes_}});
     Status room = ok_status();
     for (const SessionState* session : sessions_) {
-      if (room.ok()) {
-        room = fits(budget_.limits(), *session, usage[Domain::execution].live_bytes + execution_bytes,
-                    usage[Domain::io].live_bytes + output_bytes);
-      }
+      if (room.ok()) room = fits(budget_.limits(), *session, together);
     }
     if (room.ok() || !trim_idle()) return room;
   }
@@ -52,7 +53,7 @@ std::optional<Error> Policy::grow(Invocation& invocation, const exec::MemoryWant
   const Domain domain = output ? Domain::io : Domain::execution;
   for (const uint64_t bytes : {wanted.bytes, wanted.least}) {
     const uint64_t rounded = BlockArena::rounded_bytes(bytes);
-    if (!room_for(output ? 0 : rounded, output ? rounded : 0).ok()) continue;
+    if (!room_for({{domain, rounded}}).ok()) continue;
     std::optional<arenas::Reservation> reservation = reserve_with_eviction({{domain, rounded}}, invocation.age);
     if (!reservation) continue;
     Result<arenas::Allocation> memory = (output ? io_ : execution_).allocate(*reservation, bytes);

@@ -8,6 +8,8 @@ namespace ompipe::session {
 void Policy::arm(SessionState& session) {
   // The executor walks straight on: what branches or loops runs cold.
   if (session.plan->flows()) return;
+  // A run that waits for the device would hold a thread.
+  if (session.plan->uses_device()) return;
   if (options_.hot && session.resident == session.objects.size() && !session.gate_held) session.gate.open();
 }
 

@@ -17,7 +17,10 @@ using store::Residency;
 DomainBytes memory_of(const InvocationWork& work) {
   uint64_t output_bytes = 0;
   for (uint64_t output : work.output_bytes()) output_bytes += output > 0 ? BlockArena::rounded_bytes(output) : 0;
-  return {{Domain::execution, BlockArena::rounded_bytes(work.execution_bytes())}, {Domain::io, output_bytes}};
+  const uint64_t there = work.device_bytes() > 0 ? device::Arena::rounded_bytes(work.device_bytes()) : 0;
+  return {{Domain::execution, BlockArena::rounded_bytes(work.execution_bytes())},
+          {Domain::io, output_bytes},
+          {Domain::device, there}};
 }
 
 namespace {
@@ -31,8 +34,7 @@ bool may_go_on(const Invocation& invocation) {
 
 void Policy::submit(std::unique_ptr<Invocation> invocation) {
   if (invocation->age == 0) invocation->age = hot_.next_age();  // one that was to run hot keeps its own
-  const DomainBytes memory = memory_of(*invocation->work);
-  Status status = fits(budget_.limits(), *invocation->session, memory[Domain::execution], memory[Domain::io]);
+  Status status = fits(budget_.limits(), *invocation->session, memory_of(*invocation->work));
   if (status.ok() && invocation->refuse_without_slot) status = find_slot(*invocation);
   if (!status.ok()) {
     refuse(std::move(invocation), status);
@@ -83,7 +85,7 @@ Policy::Start Policy::start(Invocation& invocation) {
   const int hot_slot = take_hot_slot(*invocation.session);
   if (hot_slot < 0 && free_slots_.empty()) return Start::pending;
   const DomainBytes memory = memory_of(*invocation.work);
-  const Status room = room_for(memory[Domain::execution], memory[Domain::io]);
+  const Status room = room_for(memory);
   std::optional<arenas::Reservation> reservation;
   if (room.ok()) reservation = reserve_with_eviction(memory, invocation.age);
   if (!reservation) {
@@ -105,6 +107,12 @@ Policy::Start Policy::start(Invocation& invocation) {
   }
   OMPIPE_CHECK(block.ok(), "the system has no memory for bytes within the budget");
   invocation.work->attach(std::move(*block), std::move(outputs));
+  if (memory[Domain::device] > 0) {
+    Result<device::Memory> there = device_->allocate(*reservation, invocation.work->device_bytes());
+    OMPIPE_CHECK(there.ok(), "the device has no memory for bytes within the budget");
+    invocation.work->attach_device(std::move(*there));
+    device_block_bytes_ += memory[Domain::device];
+  }
   if (hot_slot >= 0) {
     publish_hot(invocation, hot_slot);
     return Start::hot;
@@ -139,7 +147,7 @@ bool Policy::create_segments() {
 // What the segment misses, as one gang; nothing while something of it is on its way out, which has to end first.
 std::optional<Policy::SegmentNeed> Policy::need_of(Invocation& invocation, const plan::Segment& segment) {
   SessionState& session = *invocation.session;
-  SegmentNeed need;
+  SegmentNeed need{.missing = 0, .gates = segment.on_device ? size_t(1) : size_t(0), .gang = {}};
   for (plan::ObjectId id : segment.requirements) {
     if (const RowFetch* fetch = rows_for(invocation, id)) {
       ++need.missing;
@@ -151,7 +159,7 @@ std::optional<Policy::SegmentNeed> Policy::need_of(Invocation& invocation, const
     if (state != Residency::absent && state != Residency::failed) continue;
     ++need.missing;
     DomainBytes bytes = session.need_of(id);
-    if (reserved_by(session, id)) bytes[Domain::prepared] = 0;
+    if (reserved_by(session, id)) bytes = without(bytes, session.resident_of(id));
     for (Domain domain : arenas::kDomains) need.gang[domain] += bytes[domain];
   }
   return need;
@@ -161,7 +169,7 @@ void Policy::pin(SessionState& session, const plan::Segment& segment) {
   for (plan::ObjectId id : segment.requirements) {
     ++session.objects[size_t(id)].pins;
     reached(session, id);
-    session.evictable.remove(id);
+    session.evictable_of(id).remove(id);
   }
 }
 
@@ -180,7 +188,7 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
   const std::optional<SegmentNeed> need = need_of(invocation, segment);
   if (!need) return Grant::refused;
   refused_ = {&session, invocation.counter.next(), *need};
-  if (need->missing > free_loads_.size() || need->missing > free_publishes_.size()) return Grant::refused;
+  if (need->missing > free_loads_.size() || need->missing + need->gates > free_publishes_.size()) return Grant::refused;
   pin(session, segment);
   arenas::Reservation reservation;
   if (need->missing > 0) {
@@ -193,7 +201,7 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
   }
   refused_.reset();
   const uint32_t task = invocation.counter.tasks();
-  Invocation::LiveSegment live{invocation.counter.next(), {}, task, invocation.counter.trip()};
+  Invocation::LiveSegment live{invocation.counter.next(), {}, task, invocation.counter.trip(), -1};
   invocation.segments[task % schedule::kSegmentsAhead] = live.segment;
   for (plan::ObjectId id : segment.requirements) {
     if (RowFetch* fetch = rows_for(invocation, id)) {
@@ -211,6 +219,8 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
     raise(session, id, Priority::critical);
     name(live, session.objects[size_t(id)].token);
   }
+  if (!invocation.live.empty() && invocation.live.back().gate >= 0) name(live, invocation.live.back().gate);
+  if (segment.on_device) live.gate = take_publish(nullptr, -1);
   invocation.live.push_back(std::move(live));
   invocation.counter.created(*session.plan);
   if (invocation.live.size() == 1) see_wait(invocation);
@@ -226,6 +236,10 @@ void Policy::name(Invocation::LiveSegment& segment, schedule::PublishToken token
 void Policy::segment_done(schedule::SlotToken slot) {
   if (!slots_[size_t(slot)].invocation || slots_[size_t(slot)].invocation->live.empty()) return taken_back_done(slot);
   Invocation& invocation = *slots_[size_t(slot)].invocation;
+  if (!run_on_device(invocation)) end_segment(invocation);
+}
+
+void Policy::end_segment(Invocation& invocation) {
   SessionState& session = *invocation.session;
   Invocation::LiveSegment reported = std::move(invocation.live.front());
   invocation.live.erase(invocation.live.begin());
@@ -251,6 +265,7 @@ void Policy::segment_done(schedule::SlotToken slot) {
     invocation.counter.decide(*session.plan, invocation.chosen[place]);
     session.index_stale = true;
   }
+  if (reported.gate >= 0) open_publish(reported.gate);
   const bool ended = invocation.error || invocation.counter.ended(*session.plan);
   if (!ended && !invocation.live.empty()) see_wait(invocation);
   if (ended && invocation.live.empty()) finish(invocation);
@@ -259,15 +274,17 @@ void Policy::segment_done(schedule::SlotToken slot) {
 void Policy::note_segment(Invocation& invocation, const Invocation::LiveSegment& reported) {
   const BodyTimes& times = invocation.times[reported.task % schedule::kSegmentsAhead];
   if (times.start_ns == 0) return;  // suppressed
+  const SessionState& session = *invocation.session;
   const uint64_t ready_ns = std::min(invocation.ready_since_ns, times.start_ns);
   invocation.completion->diagnostics.segment_wait_s.push_back(double(times.start_ns - ready_ns) * 1e-9);
   invocation.ready_since_ns = times.end_ns;
   Observer& observer = effects_.observer();
   observer.on_milestone(Milestone::first_segment, times.start_ns);
+  const plan::Segment& segment = session.plan->segments[size_t(reported.segment)];
   observer.on_task({.task = ++last_task_,
                     .kind = TaskKind::segment,
                     .scope = Scope::invocation,
-                    .resource = ResourceClass::cpu,
+                    .resource = segment.on_device ? ResourceClass::device : ResourceClass::cpu,
                     .original = Priority::critical,
                     .effective = Priority::critical,
                     .source = ByteSource::memory,
@@ -280,7 +297,7 @@ void Policy::note_segment(Invocation& invocation, const Invocation::LiveSegment&
                     .start_ns = times.start_ns,
                     .end_ns = times.end_ns,
                     .cpu_ns = times.cpu_ns,
-                    .name = invocation.session->plan->segments[size_t(reported.segment)].name});
+                    .name = segment.name});
 }
 
 // The first error counts. Segments that have not begun are no longer the invocation's: it ends with the one that has,
@@ -309,6 +326,7 @@ void Policy::take_back(Invocation& invocation) {
     Invocation::LiveSegment& segment = invocation.live.back();
     unpin(session, session.plan->segments[size_t(segment.segment)]);
     abandon_rows(invocation, segment.segment);
+    if (segment.gate >= 0) open_publish(segment.gate);
     slot.taken_back.insert(slot.taken_back.begin(), std::move(segment.named));
     ++session.in_flight;
     invocation.live.pop_back();
@@ -368,6 +386,7 @@ void Policy::finish(Invocation& invocation) {
     free_slot(invocation.slot);
     --session.live_invocations;
     session.index_stale = true;
+    device_block_bytes_ -= memory_of(*invocation.work)[Domain::device];
   }
   const bool reads_rows = std::any_of(invocation.rows.begin(), invocation.rows.end(),
                                       [](const RowFetch& fetch) { return fetch.token >= 0; });

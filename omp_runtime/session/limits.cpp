@@ -26,14 +26,11 @@ BudgetLimits lowered(const BudgetLimits& now, const BudgetLimits& wanted) {
 
 // Whether these limits leave room for the largest gang of every session beside so many bytes, and for what was accepted
 // and has not started.
-Status Policy::suffice(const BudgetLimits& limits, uint64_t execution_bytes, uint64_t output_bytes) const {
+Status Policy::suffice(const BudgetLimits& limits, const DomainBytes& live) const {
   Status status = ok_status();
-  for (size_t i = 0; i < sessions_.size() && status.ok(); ++i)
-    status = fits(limits, *sessions_[i], execution_bytes, output_bytes);
-  for (size_t i = 0; i < pending_.size() && status.ok(); ++i) {
-    const DomainBytes memory = memory_of(*pending_[i]->work);
-    status = fits(limits, *pending_[i]->session, memory[Domain::execution], memory[Domain::io]);
-  }
+  for (size_t i = 0; i < sessions_.size() && status.ok(); ++i) status = fits(limits, *sessions_[i], live);
+  for (size_t i = 0; i < pending_.size() && status.ok(); ++i)
+    status = fits(limits, *pending_[i]->session, memory_of(*pending_[i]->work));
   for (size_t i = 0; i < preparations_.size() && status.ok(); ++i) {
     if (!preparations_[i]->error) status = fits(limits, *preparations_[i]);
   }
@@ -45,9 +42,11 @@ void Policy::set_limits(const BudgetLimits& limits, Completion& done) {
   const BudgetLimits binding = lowered(budget_.limits(), limits);
   const auto beside_live = [&] {
     const arenas::BudgetUsage usage = budget_.usage();
-    return suffice(binding, usage[Domain::execution].live_bytes, usage[Domain::io].live_bytes);
+    return suffice(binding, {{Domain::execution, usage[Domain::execution].live_bytes},
+                             {Domain::io, usage[Domain::io].live_bytes},
+                             {Domain::device, device_block_bytes_}});
   };
-  Status status = suffice(binding, 0, 0);
+  Status status = suffice(binding, {});
   if (status.ok()) {
     do {
       status = beside_live();
@@ -75,10 +74,18 @@ bool Policy::within_limits() {
 // are not pinned go at once, the others as soon as they may. What is in flight goes when it arrives.
 void Policy::keep_to_limits() {
   if (std::none_of(releases_.begin(), releases_.end(), [](const Release& release) { return release.limits; })) return;
-  if (!fits_without({}, leaving_bytes_)) withdraw_preparations();
-  while (!fits_without({}, leaving_bytes_)) {
+  const auto too_much_there = [&] {
+    return budget_.usage()[Domain::device].live_bytes > budget_.limits().domain_bytes[Domain::device];
+  };
+  const auto too_much_here = [&] {
+    return !fits_without({}, {{Domain::prepared, leaving_bytes_}, {Domain::device, arenas::kUnlimited}});
+  };
+  if (too_much_there() || too_much_here()) withdraw_preparations();
+  while (too_much_there() && evict_one(Domain::device, kNobody) > 0) {
+  }
+  while (too_much_here()) {
     if (trim_helps({}) && trim_idle()) continue;
-    if (!evict_one(kNobody)) return;
+    if (evict_one(Domain::prepared, kNobody) == 0) return;
   }
 }
 

@@ -17,7 +17,11 @@ void Policy::make_way() {
   Room coming, all;
   for (const InFlight& item : in_flight_) {
     const ObjectState& object = item.session->objects[size_t(item.object)];
-    if (object.pins > 0 || is_refused(item)) continue;
+    if (object.leader != plan::kNone) continue;  // it comes and goes with that
+    const auto is_needed = [&](plan::ObjectId id) {
+      return id != plan::kNone && (item.session->objects[size_t(id)].pins > 0 || is_refused(*item.session, id));
+    };
+    if (is_needed(item.object) || is_needed(object.rider)) continue;
     const bool goes = object.abandoned || object.doomed || object.priority == Priority::critical;
     const Room room = room_of(item);
     all += room;
@@ -28,7 +32,7 @@ void Policy::make_way() {
     }
   }
   if (speculative.empty()) return;
-  const uint64_t evictable = evictable_bytes();
+  const DomainBytes evictable = evictable_bytes();
   if (!suffices(all, evictable)) return;
   std::sort(speculative.begin(), speculative.end(), [&](const InFlight& a, const InFlight& b) {
     const uint64_t at = plan_position(*a.session, a.object), other = plan_position(*b.session, b.object);
@@ -53,20 +57,25 @@ Policy::Room& Policy::Room::operator+=(const Room& other) {
 }
 
 // Whether the refused gang's own segment needs it.
-bool Policy::is_refused(const InFlight& item) const {
-  const std::vector<plan::ObjectId>& needs = item.session->plan->segments[size_t(refused_->segment)].requirements;
-  return item.session == refused_->session && std::find(needs.begin(), needs.end(), item.object) != needs.end();
+bool Policy::is_refused(const SessionState& session, plan::ObjectId id) const {
+  if (&session != refused_->session) return false;
+  const std::vector<plan::ObjectId>& needs = session.plan->segments[size_t(refused_->segment)].requirements;
+  return std::find(needs.begin(), needs.end(), id) != needs.end();
 }
 
-// What a load holds.
+// What a load holds, with what rides on its reads.
 Policy::Room Policy::room_of(const InFlight& item) const {
   const SessionState& session = *item.session;
   const plan::PreparedObject& spec = session.plan->objects[size_t(item.object)];
   Room room;
   room.publishes = 1;
-  room.bytes[Domain::prepared] = session.need_of(item.object)[Domain::prepared];
-  if (session.objects[size_t(item.object)].aux)
-    room.bytes[Domain::preparation] += BlockArena::rounded_bytes(spec.aux_staging_bytes);
+  const ObjectState& object = session.objects[size_t(item.object)];
+  room.bytes = session.need_beside_reads(item.object);
+  if (object.rider != plan::kNone) {
+    ++room.publishes;
+    room.bytes = sum_of(room.bytes, session.need_beside_reads(object.rider));
+  }
+  if (object.aux) room.bytes[Domain::preparation] += BlockArena::rounded_bytes(spec.aux_staging_bytes);
   for (const Load& load : loads_) {
     if (load.session != &session || load.object != item.object || load.rows) continue;
     ++room.loads;
@@ -77,21 +86,22 @@ Policy::Room Policy::room_of(const InFlight& item) const {
 }
 
 // Whether the refused gang could have its bytes and tokens if that came back, and what may be evicted went.
-bool Policy::suffices(const Room& coming, uint64_t evictable) const {
+bool Policy::suffices(const Room& coming, const DomainBytes& evictable) const {
   const arenas::BudgetUsage usage = budget_.usage();
   const arenas::BudgetLimits limits = budget_.limits();
   const SegmentNeed& need = refused_->need;
   Room there = coming;
-  there.bytes[Domain::prepared] += evictable;
+  there.bytes = sum_of(there.bytes, evictable);
   uint64_t all = 0, back = 0;
   for (const Domain domain : arenas::kDomains) {
     const uint64_t asked = usage[domain].live_bytes + need.gang[domain];
     if (asked > limits.domain_bytes[domain] && asked - limits.domain_bytes[domain] > there.bytes[domain]) return false;
-    all += domain == Domain::mapped ? 0 : asked;
-    back += domain == Domain::mapped ? 0 : there.bytes[domain];
+    all += arenas::in_global(domain) ? asked : 0;
+    back += arenas::in_global(domain) ? there.bytes[domain] : 0;
   }
   if (all > limits.global_bytes && all - limits.global_bytes > back) return false;
-  return need.missing <= free_loads_.size() + there.loads && need.missing <= free_publishes_.size() + there.publishes;
+  return need.missing <= free_loads_.size() + there.loads &&
+         need.missing + need.gates <= free_publishes_.size() + there.publishes;
 }
 
 bool Policy::has_arrived(const InFlight& item) const {
@@ -104,10 +114,14 @@ bool Policy::has_arrived(const InFlight& item) const {
 
 // A preparation that wants it begins again, when its turn comes.
 void Policy::give_up(const InFlight& item) {
-  abandon(*item.session, item.object);
-  for (const std::unique_ptr<Preparation>& preparation : preparations_) {
-    if (preparation->session == item.session && preparation->started && preparation->wanted[size_t(item.object)])
-      restart(*preparation);
+  const plan::ObjectId rider = item.session->objects[size_t(item.object)].rider;
+  for (const plan::ObjectId id : {item.object, rider}) {
+    if (id == plan::kNone) continue;
+    abandon(*item.session, id);
+    for (const std::unique_ptr<Preparation>& preparation : preparations_) {
+      if (preparation->session == item.session && preparation->started && preparation->wanted[size_t(id)])
+        restart(*preparation);
+    }
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ompipe/device/backend.h"
+
 namespace ompipe::session {
 
 using arenas::Domain;
@@ -16,6 +18,7 @@ arenas::BudgetLimits budget_limits(const MemoryLimits& limits) {
   result.domain_bytes[Domain::mapped] = limits.mapped_bytes;
   result.domain_bytes[Domain::execution] = limits.execution_bytes;
   result.domain_bytes[Domain::io] = limits.io_bytes;
+  result.domain_bytes[Domain::device] = limits.device_bytes;
   result.critical_reserve_bytes = limits.critical_reserve_bytes;
   return result;
 }
@@ -27,11 +30,15 @@ MemoryLimits memory_limits(const arenas::BudgetLimits& limits, uint64_t io_infli
           .mapped_bytes = limits.domain_bytes[Domain::mapped],
           .execution_bytes = limits.domain_bytes[Domain::execution],
           .io_bytes = limits.domain_bytes[Domain::io],
+          .device_bytes = limits.domain_bytes[Domain::device],
           .io_inflight_bytes = io_inflight_bytes,
           .critical_reserve_bytes = limits.critical_reserve_bytes,
           .retained_bytes = retained_bytes};
 }
 
+uint64_t device_limit(const MemoryLimits& limits, const device::Backend* backend) {
+  return backend ? std::min(limits.device_bytes, backend->describe().memory_bytes) : 0;
+}
 arenas::BlockArenaOptions block_arena(Domain domain, const MemoryLimits& limits, const arenas::MemoryBinding& binding) {
   return {.domain = domain, .retention_cap_bytes = limits.retained_bytes, .binding = binding};
 }
@@ -41,6 +48,7 @@ PolicyOptions policy_options(const RuntimeOptions& options) {
   result.threads = options.scheduler == "sequential" ? 1 : options.threads;
   result.io_threads = options.io_threads;
   result.hot = true;
+  if (options.backend) result.device_batches = options.backend->describe().batches;
   if (options.load_tokens > 0) result.load_tokens = options.load_tokens;
   if (options.publish_tokens > 0) result.publish_tokens = options.publish_tokens;
   result.load_tokens =
@@ -50,7 +58,7 @@ PolicyOptions policy_options(const RuntimeOptions& options) {
 
 Status tokens_suffice(const RuntimeOptions& options, const plan::PreparedExecutionPlan& plan) {
   const PolicyOptions pools = policy_options(options);
-  const int needed = plan.largest_gang.objects;
+  const int needed = plan.largest_gang.objects + plan.uses_device();  // with the gate of a segment there
   const int there = std::min({pools.load_tokens, pools.publish_tokens, schedule::kMaxNamed});
   if (needed <= there) return ok_status();
   return Error{ErrorKind::usage, "plan", plan.model->metadata().path,

@@ -9,6 +9,9 @@
 
 namespace ompipe::session {
 
+// Of the device's memory, what may be used; 0 without a device.
+uint64_t device_limit(const MemoryLimits& limits, const device::Backend* backend);
+
 arenas::BudgetLimits budget_limits(const MemoryLimits& limits);
 
 // The other way round, with what isn't the budget's.

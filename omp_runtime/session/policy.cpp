@@ -19,7 +19,7 @@ constexpr size_t kReservedTokens = 5;
 uint64_t total_of(const DomainBytes& bytes) {
   uint64_t total = 0;
   for (Domain domain : arenas::kDomains) {
-    if (domain != Domain::mapped) total += bytes[domain];
+    if (arenas::in_global(domain)) total += bytes[domain];
   }
   return total;
 }
@@ -33,6 +33,7 @@ SessionState::SessionState(std::shared_ptr<const plan::PreparedExecutionPlan> th
       store(std::move(the_store)),
       objects(plan->objects.size()),
       evictable(plan->objects.size()),
+      evictable_there(plan->uses_device() ? plan->objects.size() : 0),
       window(
           plan::SegmentId(std::min(plan->segments.size(), size_t(options.look_ahead.segments.value_or(INT32_MAX))))) {
   for (const plan::Segment& segment : plan->segments) {
@@ -56,8 +57,7 @@ bool SessionState::reads_mapped(plan::ObjectId object) const {
 
 DomainBytes SessionState::need_of(plan::ObjectId object) const {
   const plan::PreparedObject& spec = plan->objects[size_t(object)];
-  DomainBytes need;
-  need[Domain::prepared] = arenas::PreparedArena::rounded_bytes(spec.bytes);
+  DomainBytes need = need_beside_reads(object);
   if (spec.aux_staging_bytes > 0) need[Domain::preparation] += BlockArena::rounded_bytes(spec.aux_staging_bytes);
   if (spec.chunk_staging_bytes > 0) {
     if (reads_mapped(object)) {
@@ -69,14 +69,30 @@ DomainBytes SessionState::need_of(plan::ObjectId object) const {
   return need;
 }
 
+DomainBytes SessionState::need_beside_reads(plan::ObjectId object) const {
+  const plan::PreparedObject& spec = plan->objects[size_t(object)];
+  DomainBytes need = resident_of(object);
+  if (spec.recipe == plan::Recipe::pack_upload) need[Domain::preparation] += BlockArena::rounded_bytes(spec.bytes);
+  if (spec.recipe == plan::Recipe::upload_pack)
+    need[Domain::device] += device::Arena::rounded_bytes(spec.device_source_bytes);
+  return need;
+}
+
+DomainBytes SessionState::resident_of(plan::ObjectId object) const {
+  const uint64_t bytes = plan->objects[size_t(object)].bytes;
+  if (on_device(object)) return {{Domain::device, device::Arena::rounded_bytes(bytes)}};
+  return {{Domain::prepared, arenas::PreparedArena::rounded_bytes(bytes)}};
+}
+
 Policy::Policy(const PolicyOptions& options, arenas::Budget& budget, BlockArena& preparation, BlockArena& execution,
-               BlockArena& io, Effects& effects)
+               BlockArena& io, Effects& effects, device::Arena* device)
     : options_(options),
       budget_(budget),
       preparation_(preparation),
       execution_(execution),
       io_(io),
       effects_(effects),
+      device_(device),
       chunk_window_(size_t(options.threads + 2 * options.io_threads + 2)),
       reserved_tokens_(
           std::min<size_t>(kReservedTokens, size_t(std::min(options.load_tokens, options.publish_tokens)) / 2)),
@@ -140,7 +156,7 @@ void Policy::arrived(SessionState& session, plan::ObjectId id, const std::option
   if (error) {
     object_failed(session, id, *error);
   } else if (object.abandoned) {
-    object.doomed = true;
+    doom(session, id);
     withdraw_reads(session, id);
   }
 }
@@ -170,6 +186,7 @@ TaskEvent Policy::object_event(TaskKind kind, const SessionState& session, plan:
 }
 
 void Policy::pump() {
+  bool dropped = false;
   do {
     for (SessionState* session : sessions_) session->gate_held = false;
     keep_to_limits();
@@ -183,8 +200,11 @@ void Policy::pump() {
     top_up_rows();
     top_up_chunks();
     open_gates();
-    // What a preparation gives back others may wait for.
-  } while (finish_preparations() || look_again());
+    const size_t device_work = device_work_.size();
+    hand_over_device_work();
+    dropped = device_work_.size() < device_work;
+    // What is dropped there, or a preparation, gives back others may wait for.
+  } while (finish_preparations() || dropped || look_again());
   close_idle_sessions();
   finish_releases();
   arm_gates();
@@ -199,18 +219,22 @@ void Policy::count_in_flight(int64_t bytes) {
   counters_.peak_bytes_in_flight = std::max(counters_.peak_bytes_in_flight, bytes_in_flight_);
 }
 
-Status Policy::fits(const arenas::BudgetLimits& limits, const SessionState& session, uint64_t execution_bytes,
-                    uint64_t output_bytes) {
-  DomainBytes need = session.largest_gang;
-  need[Domain::execution] = execution_bytes;
-  need[Domain::io] = output_bytes;
+Status Policy::fits(const arenas::BudgetLimits& limits, const SessionState& session, const DomainBytes& memory) {
+  const uint64_t execution_bytes = memory[Domain::execution], output_bytes = memory[Domain::io];
+  const uint64_t device_bytes = memory[Domain::device];
+  const DomainBytes need = sum_of(session.largest_gang, memory);
+  const std::string there =
+      session.plan->uses_device()
+          ? fmt::format(", device {}; activations there {}", session.largest_gang[Domain::device], device_bytes)
+          : "";
   auto refuse = [&](const char* what, uint64_t needed, uint64_t limit) {
-    return Status(Error{
-        ErrorKind::cannot_fit, "admission", session.plan->model->metadata().path,
-        fmt::format("{} bytes of {} are needed at least (largest gang: prepared {}, staging {}; execution {}; outputs "
-                    "{}), the limit is {}",
-                    needed, what, session.largest_gang[Domain::prepared], session.largest_gang[Domain::preparation],
-                    execution_bytes, output_bytes, limit)});
+    return Status(
+        Error{ErrorKind::cannot_fit, "admission", session.plan->model->metadata().path,
+              fmt::format(
+                  "{} bytes of {} are needed at least (largest gang: prepared {}, staging {}{}; execution {}; outputs "
+                  "{}), the limit is {}",
+                  needed, what, session.largest_gang[Domain::prepared], session.largest_gang[Domain::preparation],
+                  there, execution_bytes, output_bytes, limit)});
   };
   for (Domain domain : arenas::kDomains) {
     if (need[domain] > limits.domain_bytes[domain])
@@ -234,6 +258,8 @@ std::string Policy::audit() const {
   expect("requests for bytes", releases_.size(), 0);
   expect("objects that leave", leaving_.size(), 0);
   expect("bytes in flight", bytes_in_flight_, 0);
+  expect("batches on the device", device_work_.size(), 0);
+  expect("activation bytes on the device", device_block_bytes_, 0);
   expect("busy hot slots", hot_.slots.busy(), 0);
   if (sessions_.empty()) expect("hot slots", size_t(hot_.slots.filled()), 0);
   expect("fetches of rows", orphan_rows_.size(), 0);

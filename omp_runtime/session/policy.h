@@ -39,6 +39,8 @@ class Effects {
   virtual bool discard(SessionState& session, plan::ObjectId object, arenas::Allocation allocation) = 0;
   // Takes back what `discard` is yet to give back, if that has not begun: `discarded` won't come. Else none.
   virtual arenas::Allocation keep(SessionState& session, plan::ObjectId object) = 0;
+  // Gives the device a batch, which is followed by the event `device_done`. Only where a session uses one.
+  virtual void run_on_device(uint64_t id, std::vector<device::Command> commands) = 0;
   virtual Observer& observer() = 0;
   virtual int32_t executor() const = 0;
 };
@@ -46,19 +48,22 @@ class Effects {
 struct PolicyOptions {
   int threads = 1, io_threads = 2;
   int load_tokens = schedule::kDefaultLoadTokens, publish_tokens = schedule::kDefaultPublishTokens;
-  bool hot = false;  // what has everything resident runs hot
+  bool hot = false;        // what has everything resident runs hot
+  int device_batches = 0;  // unfinished on the device at most
 };
 
 struct PolicyCounters {
   uint64_t promotions = 0, peak_bytes_in_flight = 0, evictions = 0, rematerialised = 0, fallbacks = 0, abandoned = 0,
            kept = 0;
-  uint64_t replaced = 0;  // evicted for look-ahead
+  uint64_t replaced = 0;      // evicted for look-ahead
+  uint64_t shared_loads = 0;  // of an object for both sides
+  uint64_t device_batches = 0, uploaded_bytes = 0, read_back_bytes = 0;
 };
 
 class Policy {
  public:
   Policy(const PolicyOptions& options, arenas::Budget& budget, arenas::BlockArena& preparation,
-         arenas::BlockArena& execution, arenas::BlockArena& io, Effects& effects);
+         arenas::BlockArena& execution, arenas::BlockArena& io, Effects& effects, device::Arena* device = nullptr);
   ~Policy();
 
   // Once, before the first event.
@@ -81,6 +86,7 @@ class Policy {
   void prepacked(schedule::LoadToken token);
   void segment_done(schedule::SlotToken slot);
   void discarded(SessionState& session, plan::ObjectId object);
+  void device_done(device::Event event);
   void pump();
 
   // Shared with the threads that run hot; any thread.
@@ -102,9 +108,10 @@ class Policy {
   static bool is_aux(uint64_t read_id) { return read_id >> 63; }
   static int32_t token_of(uint64_t read_id) { return int32_t(read_id >> 32 & 0x7fffffff); }
 
-  // Whether an invocation of this size can ever run in the session, under these limits; cannot_fit with the numbers.
-  static Status fits(const arenas::BudgetLimits& limits, const SessionState& session, uint64_t execution_bytes,
-                     uint64_t output_bytes);
+  // Whether an invocation that takes this memory can ever run in the session, under these limits; cannot_fit with the
+  // numbers.
+  static Status fits(const arenas::BudgetLimits& limits, const SessionState& session,
+                     const arenas::DomainBytes& memory);
   PolicyCounters counters() const { return counters_; }
   // Empty when nothing is live: tokens, pins, loads, invocations. Serial context.
   std::string audit() const;
@@ -138,6 +145,7 @@ class Policy {
   bool create_segments();
   struct SegmentNeed {
     size_t missing = 0;  // tokens of each pool
+    size_t gates = 0;    // publish tokens beside
     arenas::DomainBytes gang;
   };
   // The gang that was refused last, until segments are created again.
@@ -151,6 +159,7 @@ class Policy {
   void unpin(SessionState& session, const plan::Segment& segment);
   Grant create_segment(Invocation& invocation);
   void name(Invocation::LiveSegment& segment, schedule::PublishToken token);
+  void end_segment(Invocation& invocation);
   void fail(Invocation& invocation, const Error& error, const std::string& task);
   void take_back(Invocation& invocation);
   void taken_back_done(schedule::SlotToken slot);
@@ -187,6 +196,8 @@ class Policy {
 
   // admission.cpp
   Grant admit(SessionState& session, plan::ObjectId object, Priority priority, arenas::Reservation reservation);
+  plan::ObjectId join(SessionState& session, plan::ObjectId object, arenas::Reservation& reservation);
+  void begin_load(SessionState& session, plan::ObjectId object, Priority priority, arenas::Reservation& reservation);
   bool speculative_tokens() const;
   Grant admit_speculative(SessionState& session, plan::ObjectId object, Priority priority);
   void submit_chunk(SessionState& session, plan::ObjectId object, schedule::LoadToken token, arenas::Allocation block,
@@ -198,7 +209,7 @@ class Policy {
   // window.cpp
   void look_ahead();
   void look_ahead(Invocation& invocation);
-  bool residency_limited() const;
+  bool residency_limited(const SessionState& session) const;
   plan::SegmentId window_end(const Invocation& invocation) const;
   Grant admit_ahead(Invocation& invocation, plan::SegmentId segment, plan::ObjectId object);
   bool residency_full(const arenas::DomainBytes& need) const;
@@ -209,7 +220,7 @@ class Policy {
   void look_ahead_over(Invocation& invocation);  // flow_ahead.cpp
 
   // growth.cpp
-  Status room_for(uint64_t execution_bytes, uint64_t output_bytes);
+  Status room_for(const arenas::DomainBytes& memory);
   bool goes_on(Invocation& invocation, Invocation::LiveSegment& reported);
   std::optional<Error> grow(Invocation& invocation, const exec::MemoryWanted& wanted);
 
@@ -224,12 +235,26 @@ class Policy {
   void abandon_rows(Invocation& invocation, plan::SegmentId segment);
   void end_rows(RowFetch& fetch);
 
+  // device_work.cpp
+  bool upload_chunk(schedule::LoadToken token);
+  bool finish_on_device(SessionState& session, plan::ObjectId object);
+  bool run_on_device(Invocation& invocation);
+  void queue_device_work(DeviceWork work);
+  void hand_over_device_work();
+  bool is_given_up(const DeviceWork& work) const;
+  void end_device_work(const DeviceWork& work, const std::optional<Error>& error);
+  Priority priority_of(const DeviceWork& work) const;
+  void note_transfer(const DeviceWork& work, const device::Event& event);
+
   // gates.cpp
   bool is_doomed(const Load& load) const;
   Priority priority_of(const Load& load) const;
   void make_ready(schedule::LoadToken token);
   void open_gates();
+  void chunk_done(schedule::LoadToken token);
   void publish(SessionState& session, plan::ObjectId object);
+  void finish_rider(SessionState& session, plan::ObjectId leader);
+  void make_visible(SessionState& session, plan::ObjectId object, uint64_t start_ns);
   void note_prepack(const Load& load);
   void free_load(schedule::LoadToken token);
   schedule::PublishToken take_publish(SessionState* session, plan::ObjectId object);
@@ -238,10 +263,12 @@ class Policy {
   void forget_in_flight(SessionState& session, plan::ObjectId object);
 
   // abandon.cpp
-  void object_failed(SessionState& session, plan::ObjectId object, const Error& error);
+  void object_failed(SessionState& session, plan::ObjectId object, const Error& error, const char* task = "prepack ");
+  void doom(SessionState& session, plan::ObjectId object);
   bool withdraw_reads(SessionState& session, plan::ObjectId object);
   bool withdraw_load(schedule::LoadToken token, size_t reads);
   void settle(SessionState& session, plan::ObjectId object);
+  static std::string failed_task(const SessionState& session, plan::ObjectId object);
   void fail_waiting(SessionState& session, plan::ObjectId object);
   bool is_leaving(const SessionState& session, plan::ObjectId object) const;
   bool is_wanted(const SessionState& session, plan::ObjectId object) const;
@@ -256,9 +283,9 @@ class Policy {
     Room& operator+=(const Room& other);
   };
   void make_way();
-  bool is_refused(const InFlight& item) const;
+  bool is_refused(const SessionState& session, plan::ObjectId object) const;
   Room room_of(const InFlight& item) const;
-  bool suffices(const Room& coming, uint64_t evictable) const;
+  bool suffices(const Room& coming, const arenas::DomainBytes& evictable) const;
   bool has_arrived(const InFlight& item) const;
   void give_up(const InFlight& item);
 
@@ -271,10 +298,12 @@ class Policy {
   bool eviction_helps(const arenas::DomainBytes& gang) const;
   bool leaving_suffices(const arenas::DomainBytes& gang) const;
   bool eviction_suffices(const arenas::DomainBytes& gang) const;
-  uint64_t evictable_bytes() const;
-  bool fits_without(const arenas::DomainBytes& gang, uint64_t leaving) const;
-  SessionState* farthest_session();
-  uint64_t evict_one(uint64_t age, bool insists = true);
+  arenas::DomainBytes evictable_bytes() const;
+  bool fits_without(const arenas::DomainBytes& gang, const arenas::DomainBytes& leaving) const;
+  static EvictionIndex& evictable_of(SessionState& session, arenas::Domain domain);
+  SessionState* farthest_session(arenas::Domain domain);
+  arenas::Domain short_of(const arenas::DomainBytes& gang) const;
+  uint64_t evict_one(arenas::Domain domain, uint64_t age, bool insists = true);
   uint64_t evict(SessionState& session, plan::ObjectId object, uint64_t age);
   uint64_t eviction_key(const SessionState& session, plan::ObjectId object) const;
   void refresh_index(SessionState& session);
@@ -291,7 +320,7 @@ class Policy {
   void finish_releases();
 
   // limits.cpp
-  Status suffice(const arenas::BudgetLimits& limits, uint64_t execution_bytes, uint64_t output_bytes) const;
+  Status suffice(const arenas::BudgetLimits& limits, const arenas::DomainBytes& live) const;
   bool within_limits();
   void keep_to_limits();
 
@@ -310,6 +339,7 @@ class Policy {
   arenas::Budget& budget_;
   arenas::BlockArena &preparation_, &execution_, &io_;
   Effects& effects_;
+  device::Arena* const device_;  // null: no session uses one
   schedule::Scheduler* scheduler_ = nullptr;
   const size_t chunk_window_;     // loads in flight beyond which no object takes a second chunk
   const size_t reserved_tokens_;  // of each pool, that only critical work may take
@@ -329,8 +359,12 @@ class Policy {
   std::optional<Refused> refused_;
   int open_ = 0;  // opened prepacks that have not reported, no-ops apart
   uint64_t bytes_in_flight_ = 0, last_task_ = 0;
-  std::vector<ObjectRef> leaving_;  // evicted or given up, with pages that are being given back
-  uint64_t leaving_bytes_ = 0;      // prepared, of these
+  std::vector<ObjectRef> leaving_;       // evicted or given up, with pages that are being given back
+  uint64_t leaving_bytes_ = 0;           // prepared, of these
+  std::vector<DeviceWork> device_work_;  // unfinished, in the order in which it could run
+  int on_device_ = 0;                    // of it, handed over
+  uint64_t last_device_work_ = 0;
+  uint64_t device_block_bytes_ = 0;  // of live invocations
   uint32_t sequence_ = 0;
   PolicyCounters counters_;
   HotShared hot_;

@@ -16,6 +16,7 @@
 #include "hot_gate.h"
 #include "ompipe/arenas/block_arena.h"
 #include "ompipe/arenas/window.h"
+#include "ompipe/device/arena.h"
 #include "ompipe/exec/frame.h"
 #include "ompipe/io/payload.h"
 #include "ompipe/plan/plan.h"
@@ -32,6 +33,15 @@ namespace ompipe::session {
 struct SessionState;
 struct Invocation;
 
+inline arenas::DomainBytes sum_of(arenas::DomainBytes bytes, const arenas::DomainBytes& more) {
+  for (const arenas::Domain domain : arenas::kDomains) bytes[domain] += more[domain];
+  return bytes;
+}
+inline arenas::DomainBytes without(arenas::DomainBytes bytes, const arenas::DomainBytes& part) {
+  for (const arenas::Domain domain : arenas::kDomains) bytes[domain] -= part[domain];
+  return bytes;
+}
+
 // The work of an invocation that is not policy: its frame. Faked by scripted tests.
 class InvocationWork {
  public:
@@ -44,12 +54,16 @@ class InvocationWork {
   virtual bool may_grow(plan::SegmentId) const { return false; }
   virtual exec::MemoryWanted wanted() const { return {}; }
   virtual void grow(const exec::MemoryWanted&, arenas::Allocation) {}
+  // The same for its bytes on the device, if it needs any; and what a segment there does, which it does in that memory.
+  virtual uint64_t device_bytes() const { return 0; }
+  virtual void attach_device(device::Memory) {}
+  virtual void device_commands(plan::SegmentId, const store::PreparedStore&, std::vector<device::Command>&) {}
   // After the last one has reported, whatever happened: the outputs go to the caller if it succeeded. Its memory goes
   // back when it is destroyed.
   virtual void finish(bool succeeded) = 0;
 };
 
-// What it takes of the ExecutionArena and of the IOArena, as these round it.
+// What it takes of the ExecutionArena, the IOArena and the device, as these round it.
 arenas::DomainBytes memory_of(const InvocationWork& work);
 
 // The recipe `rows` of one segment's table: of each source of the object the digest slices that hold the rows asked
@@ -90,8 +104,9 @@ struct Invocation {
   struct LiveSegment {
     plan::SegmentId segment = -1;
     std::vector<schedule::PublishToken> named;
-    uint32_t task = 0;  // of the invocation's, from 0
-    int64_t trip = -1;  // the pass of the innermost Loop around it; -1: there is none
+    uint32_t task = 0;                 // of the invocation's, from 0
+    int64_t trip = -1;                 // the pass of the innermost Loop around it; -1: there is none
+    schedule::PublishToken gate = -1;  // of a segment on the device: closed until it has ended there
   };
   std::vector<RowFetch> rows;     // of its tables, in the order of segments; never resized after submission
   std::vector<LiveSegment> live;  // at most schedule::kSegmentsAhead, oldest first; those taken back are not
@@ -147,7 +162,13 @@ struct ObjectState {
   int live_loads = 0, aux_pending = 0;
   uint32_t first_read = 0;  // sequence number of its aux reads
   arenas::Allocation aux;
+  arenas::Allocation upload;  // packed by the CPU, on its way to the device
+  device::Memory sources;     // on the device, until they are packed there
+  int transfers = 0;          // its last batch is unfinished
+  // Loaded together with its form for the other side: the CPU's has the reads and leads, the device's rides.
+  plan::ObjectId leader = -1, rider = -1;
   std::optional<Error> error;
+  std::string failed_in;   // with a space behind it
   bool abandoned = false;  // nobody wants its load any more; whoever asks for it may have it, unless it is doomed
   bool doomed = false;     // its load failed or has lost a read: it ends when all that is on its way has reported
   bool ahead = false;      // read by look-ahead, and no segment that needs it has been created since
@@ -161,8 +182,15 @@ struct SessionState {
   SessionState(std::shared_ptr<const plan::PreparedExecutionPlan> plan, const SessionOptions& options,
                std::unique_ptr<store::PreparedStore> store);
 
-  // What it takes to load one object: its resident bytes, aux staging, one chunk (a block, or a mapping).
+  // What it takes to load one object: its resident bytes, aux staging, one chunk (a block, or a mapping), what it takes
+  // on its way to the device.
   arenas::DomainBytes need_of(plan::ObjectId object) const;
+  // Of that, all but what its reads need: staging of chunks and aux.
+  arenas::DomainBytes need_beside_reads(plan::ObjectId object) const;
+  // Of that, what stays.
+  arenas::DomainBytes resident_of(plan::ObjectId object) const;
+  bool on_device(plan::ObjectId object) const { return plan->objects[size_t(object)].recipe != plan::Recipe::on_cpu; }
+  EvictionIndex& evictable_of(plan::ObjectId object) { return on_device(object) ? evictable_there : evictable; }
   bool reads_mapped(plan::ObjectId object) const;
 
   const std::shared_ptr<const plan::PreparedExecutionPlan> plan;
@@ -171,13 +199,13 @@ struct SessionState {
   arenas::DomainBytes largest_gang;  // of each domain
   uint64_t largest_gang_total = 0;   // of one segment, without mapped
   std::vector<ObjectState> objects;
-  EvictionIndex evictable;
-  bool index_stale = false;  // keys must be computed anew before the next eviction
-  uint64_t clock = 0;        // segments, in the pace of its foremost invocation
+  EvictionIndex evictable, evictable_there;  // objects on the CPU, and on the device
+  bool index_stale = false;                  // keys must be computed anew before the next eviction
+  uint64_t clock = 0;                        // segments, in the pace of its foremost invocation
   uint64_t evictions = 0;
   Window window;
-  uint64_t ahead_bytes = 0;  // prepared, of objects that are `ahead`
-  int kept = 0;              // > 0: nothing of it may be evicted
+  arenas::DomainBytes ahead_bytes;  // resident, of objects that are `ahead`
+  int kept = 0;                     // > 0: nothing of it may be evicted
   int live_invocations = 0, pending = 0, preparations = 0, in_flight = 0, leaving = 0;
   size_t resident = 0;
   bool fully_prepared = false;
@@ -197,8 +225,9 @@ struct Load {
   SessionState* session = nullptr;  // null: the token is free
   plan::ObjectId object = -1;
   uint32_t chunk = 0;
-  RowFetch* rows = nullptr;  // null: a chunk of the object; else `chunk` is the index of a slice in its payload
-  size_t slice = 0;          // that slice's place in `rows`
+  plan::ObjectId rider = -1;  // what is made of the same bytes for the device
+  RowFetch* rows = nullptr;   // null: a chunk of the object; else `chunk` is the index of a slice in its payload
+  size_t slice = 0;           // that slice's place in `rows`
   arenas::Allocation block;
   arenas::Reservation mapped_reservation;
   io::MappedBytes mapped;
@@ -206,12 +235,30 @@ struct Load {
   uint32_t first_read = 0;  // sequence number of its reads
   bool ready = false;       // arrived, or nothing to arrive any more: its gate may open
   bool opened = false;
-  bool noop = false;  // written before the gate opens
+  bool noop = false;       // written before the gate opens
+  bool uploading = false;  // its prepack has reported; its bytes are on their way to the device
   Priority original = Priority::background, effective = Priority::background;
   uint64_t bytes = 0, opened_ns = 0;
   // Written by the body, read after it has reported.
   std::optional<Error> error;
   BodyTimes times;
+};
+
+// One batch for the device, from when it could run to its end.
+struct DeviceWork {
+  enum class Kind : uint8_t {
+    chunk,    // of an object that is packed there: its source bytes
+    object,   // the last of an object: its packed bytes, or its packing
+    segment,  // of an invocation
+  } kind = Kind::segment;
+  uint64_t id = 0;
+  SessionState* session = nullptr;
+  plan::ObjectId object = -1;
+  schedule::LoadToken load = -1;
+  schedule::SlotToken slot = -1;
+  std::vector<device::Command> commands = {};
+  bool handed_over = false;
+  uint64_t queued_ns = 0;
 };
 
 }  // namespace ompipe::session

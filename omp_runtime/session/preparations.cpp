@@ -37,6 +37,10 @@ Status Policy::fits(const arenas::BudgetLimits& limits, const Preparation& prepa
       need[domain] = std::max(need[domain], session.need_of(id)[domain]);
     if (session.plan->objects[size_t(id)].certain) need[Domain::prepared] += session.need_of(id)[Domain::prepared];
   }
+  for (plan::ObjectId id = 0; id < plan::ObjectId(session.objects.size()); ++id) {
+    const uint64_t sources = session.need_of(id)[Domain::device] - session.resident_of(id)[Domain::device];
+    need[Domain::device] = std::max(need[Domain::device], session.plan->device_bytes + sources);
+  }
   if (Status status = arenas::Budget::fits_limits(limits, need, "prepare", model); !status.ok()) return status;
   const uint64_t total = need[Domain::preparation] + need[Domain::prepared];
   if (limits.global_bytes - total >= limits.critical_reserve_bytes) return ok_status();
@@ -68,10 +72,9 @@ bool Policy::start(Preparation& preparation) {
     const Residency state = session.store->state(id);
     if (!session.plan->objects[size_t(id)].certain) continue;
     if (is_leaving(session, id)) return false;
-    if (state == Residency::absent || state == Residency::failed)
-      missing[Domain::prepared] += session.need_of(id)[Domain::prepared];
+    if (state == Residency::absent || state == Residency::failed) missing = sum_of(missing, session.resident_of(id));
   }
-  if (!preparation.fill_to_limit && missing[Domain::prepared] > 0) {
+  if (!preparation.fill_to_limit && missing != DomainBytes{}) {
     ++session.kept;
     std::optional<arenas::Reservation> reservation = reserve_with_trim(missing);
     if (!reservation && eviction_suffices(missing)) reservation = reserve_with_eviction(missing);
@@ -108,7 +111,9 @@ bool Policy::nothing_under_way() {
 bool Policy::withdraw_preparations() {
   bool any = false;
   for (const std::unique_ptr<Preparation>& preparation : preparations_) {
-    if (preparation->reservation.left_bytes(Domain::prepared) == 0) continue;
+    if (preparation->reservation.left_bytes(Domain::prepared) + preparation->reservation.left_bytes(Domain::device) ==
+        0)
+      continue;
     restart(*preparation);
     any = true;
   }
@@ -125,7 +130,7 @@ void Policy::restart(Preparation& preparation) {
 // Nothing gives staging back any more but what others have resident: that goes.
 bool Policy::admit_alone(SessionState& session, plan::ObjectId id) {
   DomainBytes need = session.need_of(id);
-  if (reserved_by(session, id)) need[Domain::prepared] = 0;
+  if (reserved_by(session, id)) need = without(need, session.resident_of(id));
   ++session.kept;
   std::optional<arenas::Reservation> reservation = reserve_with_eviction(need);
   --session.kept;
@@ -175,7 +180,7 @@ arenas::Reservation Policy::take_reserved(const SessionState& session, plan::Obj
   Preparation* const holder = reserved_by(session, id);
   if (!holder) return {};
   holder->reserved_for[size_t(id)] = false;
-  return holder->reservation.split({{Domain::prepared, session.need_of(id)[Domain::prepared]}});
+  return holder->reservation.split(session.resident_of(id));
 }
 
 // The object is resident, or its generation has failed.
@@ -187,7 +192,7 @@ void Policy::object_settled(SessionState& session, plan::ObjectId id, const std:
     --preparation->outstanding;
     if (error && !preparation->error) {
       preparation->error = error;
-      preparation->completion->diagnostics.failed_task = "prepack " + session.plan->objects[size_t(id)].name;
+      preparation->completion->diagnostics.failed_task = failed_task(session, id);
     }
   }
 }

@@ -78,7 +78,7 @@ void Policy::shrink(uint64_t bytes) {
     left -= std::min(left, leaving_bytes_);
   } while (left > bytes && trim_idle());
   while (left > bytes) {
-    const uint64_t evicted = evict_one(kNobody, false);
+    const uint64_t evicted = evict_one(arenas::Domain::prepared, kNobody, false);
     if (evicted == 0) return;
     left -= std::min(left, evicted);
   }

@@ -67,6 +67,7 @@ Result<std::unique_ptr<RuntimeCore>> RuntimeCore::open(const RuntimeOptions& ask
   Result<arenas::Topology> topology = arenas::Topology::native();
   if (!topology.ok()) return topology.error();
   if (options.threads == 0) options.threads = int(topology->cores().size());
+  options.limits.device_bytes = device_limit(options.limits, options.backend);
   Result<arenas::PlacementSpec> spec = arenas::PlacementSpec::parse(options.placement);
   if (!spec.ok()) return spec.error();
   Result<arenas::Placement> placement = arenas::place_threads(*topology, *spec, options.threads, options.io_threads);
@@ -89,8 +90,9 @@ RuntimeCore::RuntimeCore(const RuntimeOptions& options, arenas::Topology topolog
       preparation_(budget_, block_arena(Domain::preparation, options.limits, binding(Domain::preparation))),
       execution_(budget_, block_arena(Domain::execution, options.limits, binding(Domain::execution))),
       io_arena_(budget_, block_arena(Domain::io, options.limits, binding(Domain::io))),
+      device_arena_(budget_, options.backend),
       retained_limit_bytes_(options.limits.retained_bytes),
-      policy_(policy_options(options), budget_, preparation_, execution_, io_arena_, *this),
+      policy_(policy_options(options), budget_, preparation_, execution_, io_arena_, *this, &device_arena_),
       hot_runs_(policy_.hot(), *this) {}
 
 // The scheduler named, or the fallback if the environment forbids that one; then the I/O service, which reports to it.
@@ -115,6 +117,10 @@ Status RuntimeCore::start() {
                                                       }});
   if (!io_->status().ok()) return io_->status();
   reads_open_.store(true, std::memory_order_release);
+  if (options_.backend) {
+    if (Status status = options_.backend->open(*this); !status.ok()) return status;
+    backend_open_ = true;
+  }
   if (inline_reads_) return ok_status();
   discarder_ = std::make_unique<Discarder>();
   return discarder_->start();
@@ -122,6 +128,7 @@ Status RuntimeCore::start() {
 
 RuntimeCore::~RuntimeCore() {
   if (io_) io_->close();
+  if (backend_open_) options_.backend->close();
   discarder_.reset();
   scheduler_.reset();
 }
@@ -176,6 +183,11 @@ void RuntimeCore::on_message(const Message& message) {
     case discard_finished:
       policy_.discarded(*static_cast<SessionState*>(message.payload), message.id);
       break;
+    case device_ended: {
+      const std::unique_ptr<device::Event> event(static_cast<device::Event*>(message.payload));
+      policy_.device_done(std::move(*event));
+      break;
+    }
     case released:
       break;  // the pump that follows looks again
     case function:
@@ -197,10 +209,22 @@ void RuntimeCore::prepack(schedule::LoadToken token, schedule::Worker& worker) n
   job.staging = load.block ? load.block.data() : const_cast<std::byte*>(load.mapped.bytes.data());
   job.aux = session.objects[size_t(load.object)].aux.data();
   job.prepared = session.store->writable(load.object);
+  if (job.object->recipe != plan::Recipe::on_cpu) job.prepared = session.objects[size_t(load.object)].upload.data();
   job.hashes = session.options.verify == Verify::never ? nullptr : &session.store->hashes(load.object);
   const BodyClock clock(worker);
   if (const Status status = store::prepare_chunk(job); !status.ok()) load.error = status.error();
+  if (load.rider != plan::kNone && !load.error) prepack_rider(load, job);
   load.times = clock.stop();
+}
+
+// The same bytes once more, already hashed, for the device.
+void RuntimeCore::prepack_rider(Load& load, store::ChunkJob job) {
+  SessionState& session = *load.session;
+  job.object = &session.plan->objects[size_t(load.rider)];
+  job.prepared = session.objects[size_t(load.rider)].upload.data();
+  job.hashes = nullptr;
+  if (!job.prepared) return;  // it is packed there
+  if (const Status status = store::prepare_chunk(job); !status.ok()) load.error = status.error();
 }
 
 // A slice of a table that was read for its rows: used where it lies, once its hash is right.
@@ -233,7 +257,7 @@ void RuntimeCore::segment(schedule::SlotToken slot, schedule::Worker& worker) no
   const plan::SegmentId segment = invocation.segments[place];
   BodyTimes& times = invocation.times[place];
   times = {};
-  if (invocation.suppressed.load()) return;
+  if (invocation.suppressed.load() || invocation.session->plan->segments[size_t(segment)].on_device) return;
   const BodyClock clock(worker);
   auto& work = static_cast<FrameWork&>(*invocation.work);
   const Status status =
@@ -294,6 +318,15 @@ bool RuntimeCore::discard(SessionState& session, plan::ObjectId object, arenas::
 
 arenas::Allocation RuntimeCore::keep(SessionState& session, plan::ObjectId object) {
   return discarder_->keep({&session, object});
+}
+
+void RuntimeCore::run_on_device(uint64_t id, std::vector<device::Command> commands) {
+  const bool taken = options_.backend->submit({id, std::move(commands)});
+  OMPIPE_CHECK(taken, "the policy keeps to the bound of the backend's queue");
+}
+
+void RuntimeCore::ended(device::Event event) noexcept {
+  scheduler_->post({.kind = device_ended, .payload = std::make_unique<device::Event>(std::move(event)).release()});
 }
 
 void RuntimeCore::complete(io::Completion completion) noexcept {
@@ -371,6 +404,12 @@ RuntimeFigures RuntimeCore::figures() {
   figures.evictions = policy.evictions;
   figures.rematerialised = policy.rematerialised;
   figures.fallbacks = policy.fallbacks;
+  if (options_.backend) {
+    const device::Description& device = options_.backend->describe();
+    figures.device = {
+        device.id,          device.behaviour, policy.device_batches, policy.uploaded_bytes, policy.read_back_bytes,
+        policy.shared_loads};
+  }
   figures.ran_on_coordinator = counters.ran_on_coordinator;
   return figures;
 }

@@ -15,11 +15,16 @@
 #include "ompipe/arenas/topology.h"
 #include "ompipe/io/io_service.h"
 #include "ompipe/session/runtime.h"
+#include "ompipe/store/prepare_chunk.h"
 #include "policy.h"
 
 namespace ompipe::session {
 
-class RuntimeCore : public schedule::Director, public Effects, public HotHost, public io::CompletionSink {
+class RuntimeCore : public schedule::Director,
+                    public Effects,
+                    public HotHost,
+                    public io::CompletionSink,
+                    public device::EventSink {
  public:
   static Result<std::unique_ptr<RuntimeCore>> open(const RuntimeOptions& options);
   ~RuntimeCore() override;
@@ -36,6 +41,7 @@ class RuntimeCore : public schedule::Director, public Effects, public HotHost, p
   const RuntimeOptions& options() const { return options_; }
   arenas::Budget& budget() { return budget_; }
   arenas::MemoryBinding binding(arenas::Domain domain) const { return placement_.binding(domain); }
+  device::Arena& device_arena() { return device_arena_; }
   Policy& policy() { return policy_; }
   HotRuns& hot_runs() { return hot_runs_; }
   int workers() const { return scheduler_->threads(); }
@@ -62,6 +68,7 @@ class RuntimeCore : public schedule::Director, public Effects, public HotHost, p
   bool withdraw_read(uint64_t id) override;
   bool discard(SessionState& session, plan::ObjectId object, arenas::Allocation allocation) override;
   arenas::Allocation keep(SessionState& session, plan::ObjectId object) override;
+  void run_on_device(uint64_t id, std::vector<device::Command> commands) override;
   Observer& observer() override { return *observer_; }
   int32_t executor() const override { return executor_; }
 
@@ -74,6 +81,9 @@ class RuntimeCore : public schedule::Director, public Effects, public HotHost, p
   // io::CompletionSink
   void complete(io::Completion completion) noexcept override;
 
+  // device::EventSink
+  void ended(device::Event event) noexcept override;
+
  private:
   enum MessageKind : uint8_t {
     run = schedule::Message::first_free,
@@ -81,6 +91,7 @@ class RuntimeCore : public schedule::Director, public Effects, public HotHost, p
     cancellation,
     read_finished,
     discard_finished,
+    device_ended,
     released,
     function
   };
@@ -88,6 +99,7 @@ class RuntimeCore : public schedule::Director, public Effects, public HotHost, p
   RuntimeCore(const RuntimeOptions& options, arenas::Topology topology, arenas::Placement placement);
   Status start();
   void bind_thread(const arenas::ThreadPlace& place);
+  void prepack_rider(Load& load, store::ChunkJob job);
   void check_slice(Load& load, schedule::Worker& worker);
   void read_finished_message(std::unique_ptr<io::Completion> completion);
 
@@ -104,13 +116,15 @@ class RuntimeCore : public schedule::Director, public Effects, public HotHost, p
   io::Device* device_;
   arenas::Budget budget_;  // the limits in force, but for what arenas may keep
   arenas::BlockArena preparation_, execution_, io_arena_;
+  device::Arena device_arena_;
   std::atomic<uint64_t> retained_limit_bytes_;
   Policy policy_;
   HotRuns hot_runs_;
   bool fallback_used_ = false;
   bool inline_reads_ = false;
+  bool backend_open_ = false;
   std::atomic<uint64_t> portable_read_bytes_{0};
-  // In the order in which they end: the discarder and the I/O service post to the scheduler.
+  // In the order in which they end: the discarder, the I/O service and the backend post to the scheduler.
   std::unique_ptr<schedule::Scheduler> scheduler_;
   std::unique_ptr<io::IoService> io_;
   std::atomic<bool> reads_open_{false};

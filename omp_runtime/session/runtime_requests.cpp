@@ -25,7 +25,9 @@ Status RuntimeCore::set_limits(const MemoryLimits& limits) {
                  fmt::format("is {} while the runtime is open, {} was asked for", options_.limits.io_inflight_bytes,
                              limits.io_inflight_bytes)};
   }
-  Status status = ask([&](Completion& done) { policy_.set_limits(budget_limits(limits), done); });
+  MemoryLimits bounded = limits;
+  bounded.device_bytes = device_limit(limits, options_.backend);
+  Status status = ask([&](Completion& done) { policy_.set_limits(budget_limits(bounded), done); });
   if (!status.ok()) return status;
   retained_limit_bytes_ = limits.retained_bytes;
   for (BlockArena* arena : {&preparation_, &execution_, &io_arena_}) arena->set_retention_cap(limits.retained_bytes);

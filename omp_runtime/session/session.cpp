@@ -3,7 +3,8 @@
 #include <mutex>
 
 #include "frame_work.h"
-#include "ompipe/model/resolver.h"
+#include "ompipe/model/reader.h"
+#include "ompipe/session/planning.h"
 #include "option_parts.h"
 #include "row_fetches.h"
 #include "runtime_core.h"
@@ -30,7 +31,7 @@ class SessionCore : public std::enable_shared_from_this<SessionCore>, public Fra
         return frame;
       }
     }
-    return std::make_unique<exec::Frame>(state_->plan, core().workers());
+    return std::make_unique<exec::Frame>(state_->plan, core().workers(), core().options().backend);
   }
   // FrameHome
   std::shared_ptr<void> runtime() const override { return runtime_; }
@@ -64,21 +65,18 @@ Result<std::unique_ptr<RuntimeSession>> RuntimeSession::open(std::shared_ptr<Run
   Result<model::ModelGraph> graph = model::read_model(model_path, {.digests_path = options.digests_path});
   if (!graph.ok()) return graph.error();
   core.observer().on_milestone(Milestone::metadata, now_ns());
-  model::Resolver resolver(std::move(*graph));
-  if (Status status = resolver.resolve(); !status.ok()) return status.error();
-  Result<std::shared_ptr<const model::ResolvedModel>> model = std::move(resolver).freeze();
+  Result<std::shared_ptr<const model::ResolvedModel>> model = resolve_model(std::move(*graph), core.options(), options);
   if (!model.ok()) return model.error();
   core.observer().on_milestone(Milestone::resolved, now_ns());
-  plan::PlanOptions planning;
-  planning.chunk_bytes = options.chunk_bytes;
-  planning.isa = options.isa.value_or(kernels::best_isa());
-  Result<std::shared_ptr<const plan::PreparedExecutionPlan>> plan = plan::build_plan(*model, planning);
+  Result<std::shared_ptr<const plan::PreparedExecutionPlan>> plan =
+      plan::build_plan(*model, plan_options(core.options(), options));
   if (!plan.ok()) return plan.error();
   core.observer().on_milestone(Milestone::planned, now_ns());
   if (Status status = tokens_suffice(core.options(), **plan); !status.ok()) return status.error();
 
-  Result<std::unique_ptr<store::PreparedStore>> store = store::PreparedStore::create(
-      *plan, core.budget(), prepared_layout(core.limits()), core.binding(arenas::Domain::prepared));
+  Result<std::unique_ptr<store::PreparedStore>> store =
+      store::PreparedStore::create(*plan, core.budget(), prepared_layout(core.limits()),
+                                   core.binding(arenas::Domain::prepared), &core.device_arena());
   if (!store.ok()) return store.error();
   auto state = std::make_unique<SessionState>(*plan, options, std::move(*store));
   SessionState* const bound = state.get();

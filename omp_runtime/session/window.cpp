@@ -24,17 +24,18 @@ void Policy::look_ahead() {
   }
 }
 
-// Whether any limit keeps a session from having everything resident.
-bool Policy::residency_limited() const {
+// Whether any limit keeps the session from having everything resident.
+bool Policy::residency_limited(const SessionState& session) const {
   const arenas::BudgetLimits limits = budget_.limits();
-  return limits.domain_bytes[Domain::prepared] != kUnlimited || limits.global_bytes != kUnlimited;
+  return session.plan->device_bytes > limits.domain_bytes[Domain::device] ||
+         limits.domain_bytes[Domain::prepared] != kUnlimited || limits.global_bytes != kUnlimited;
 }
 
 // Without a residency limit there is no window but the caller's.
 plan::SegmentId Policy::window_end(const Invocation& invocation) const {
   const SessionState& session = *invocation.session;
   const auto segments = plan::SegmentId(session.plan->segments.size());
-  const plan::SegmentId window = residency_limited() ? session.window.segments() : session.window.most();
+  const plan::SegmentId window = residency_limited(session) ? session.window.segments() : session.window.most();
   return std::min(segments - invocation.counter.next(), window) + invocation.counter.next();
 }
 
@@ -73,17 +74,19 @@ Policy::Grant Policy::admit_ahead(Invocation& invocation, plan::SegmentId segmen
   }
   if (grant == Grant::refused) return grant;
   session.objects[size_t(id)].ahead = true;
-  session.ahead_bytes += session.need_of(id)[Domain::prepared];
+  session.ahead_bytes = sum_of(session.ahead_bytes, session.resident_of(id));
   return grant;
 }
 
-// Whether it is residency that refuses: the prepared bytes, or all bytes beside what is kept for critical work.
+// Whether it is residency that refuses: the prepared bytes, or all bytes beside what is kept for critical work; or the
+// bytes on the device.
 bool Policy::residency_full(const DomainBytes& need) const {
   const arenas::BudgetUsage usage = budget_.usage();
   const arenas::BudgetLimits limits = budget_.limits();
   uint64_t all = limits.critical_reserve_bytes;
   for (const Domain domain : arenas::kDomains)
-    all += domain == Domain::mapped ? 0 : usage[domain].live_bytes + need[domain];
+    all += arenas::in_global(domain) ? usage[domain].live_bytes + need[domain] : 0;
+  if (short_of(need) == Domain::device) return true;
   const bool global = limits.global_bytes != kUnlimited && all > limits.global_bytes;
   return global || usage[Domain::prepared].live_bytes + need[Domain::prepared] > limits.domain_bytes[Domain::prepared];
 }
@@ -93,16 +96,19 @@ bool Policy::residency_full(const DomainBytes& need) const {
 bool Policy::make_room_ahead(const Invocation& invocation, const DomainBytes& need) {
   SessionState& session = *invocation.session;
   const arenas::BudgetLimits limits = budget_.limits();
-  const uint64_t few = std::min(limits.domain_bytes[Domain::prepared], limits.global_bytes) / kFewPart;
-  if (session.ahead_bytes + need[Domain::prepared] > few) return false;
+  const Domain domain = short_of(need);
+  const uint64_t global = domain == Domain::prepared ? limits.global_bytes : kUnlimited;
+  const uint64_t few = std::min(limits.domain_bytes[domain], global) / kFewPart;
+  if (session.ahead_bytes[domain] + need[domain] > few) return false;
   if (session.options.evict_order != EvictOrder::next_use || session.kept > 0 || !speculative_tokens()) return false;
   const uint64_t beyond = invocation.step_offset + uint64_t(window_end(invocation));
   while (residency_full(need)) {
     if (leaving_suffices(need) || !eviction_helps(need)) return false;
     if (session.index_stale) refresh_index(session);
-    if (session.evictable.empty() || session.evictable.top_key() < beyond) return false;
+    const EvictionIndex& index = evictable_of(session, short_of(need));
+    if (index.empty() || index.top_key() < beyond) return false;
     ++counters_.replaced;
-    evict(session, session.evictable.top(), kAnybody);
+    evict(session, index.top(), kAnybody);
   }
   return true;
 }
@@ -110,7 +116,7 @@ bool Policy::make_room_ahead(const Invocation& invocation, const DomainBytes& ne
 // A segment that needs it is about to be created, or it is gone.
 void Policy::reached(SessionState& session, plan::ObjectId id) {
   if (!std::exchange(session.objects[size_t(id)].ahead, false)) return;
-  session.ahead_bytes -= session.need_of(id)[Domain::prepared];
+  session.ahead_bytes = without(session.ahead_bytes, session.resident_of(id));
 }
 
 // After the invocation's next segment has become the first of its chain.

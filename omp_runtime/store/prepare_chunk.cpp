@@ -53,6 +53,7 @@ Status prepare_packed(const ChunkJob& job) {
     hash_range(job, 0, job.staging, encoded(payload) ? 0 : chunk.begin, encoded(payload) ? payload.length : chunk.end);
     hash_aux_share(job);
   }
+  if (!job.prepared) return ok_status();
   if (encoded(payload)) {
     if (Status status = decode(payload, main, job.staging); !status.ok()) return status;
     bytes = job.staging + main.decoded_offset;

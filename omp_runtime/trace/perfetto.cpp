@@ -30,6 +30,7 @@ double microseconds(uint64_t ns, uint64_t start_ns) { return double(int64_t(ns -
 
 std::string lane_name(int32_t lane) {
   if (lane == session::kCoordinatorLane) return "coordinator";
+  if (lane == session::kDeviceLane) return "device";
   if (lane >= session::kIoLane) return fmt::format("io {}", lane - session::kIoLane);
   return fmt::format("compute {}", lane);
 }

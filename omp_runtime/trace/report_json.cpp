@@ -96,6 +96,21 @@ Json objects_json(const Report& report) {
   return json;
 }
 
+Json device_json(const Report& report) {
+  Json refused = Json::array();
+  for (const auto& [node, reason] : report.device.refused) refused.push_back({{"node", node}, {"reason", reason}});
+  const session::DeviceFigures& device = report.runtime.device;
+  return {{"id", device.id},
+          {"behaviour", device.behaviour},
+          {"nodes", report.device.nodes},
+          {"weight_bytes", report.device.weight_bytes},
+          {"refused", std::move(refused)},
+          {"batches", device.batches},
+          {"uploaded_bytes", device.uploaded_bytes},
+          {"read_back_bytes", device.read_back_bytes},
+          {"shared_loads", device.shared_loads}};
+}
+
 Json counters_json(const Report& report) {
   const session::RuntimeFigures& runtime = report.runtime;
   return {{"tasks_created", runtime.tasks_created},
@@ -174,6 +189,7 @@ std::string report_json(const Report& report) {
   json["bytes"] = bytes_json(report);
   json["faults"] = {{"minor", report.process.minor_faults}, {"major", report.process.major_faults}};
   json["memory"] = memory_json(report);
+  if (!report.runtime.device.id.empty()) json["device"] = device_json(report);
   json["objects"] = objects_json(report);
   json["scheduler_counters"] = counters_json(report);
   json["runs"] = runs_json(report);

@@ -31,7 +31,7 @@ BudgetLimits any_limits() {
 
 uint64_t global_sum(const DomainBytes& bytes) {
   uint64_t sum = 0;
-  for (Domain d : kDomains) sum += d == Domain::mapped ? 0 : bytes[d];
+  for (Domain d : kDomains) sum += in_global(d) ? bytes[d] : 0;
   return sum;
 }
 

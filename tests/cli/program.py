@@ -45,6 +45,28 @@ class Program(ProgramTest):
         self.assertEqual(self.tokens("--chunk", "1M"), expected)
         self.assertEqual(self.tokens("--verify", "never"), expected)
 
+    def test_a_device_gives_the_same_tokens_and_reports_where_nodes_run(self):
+        expected = self.tokens("--scheduler", "sequential")
+        device = ["--device", "emulated"]
+        for pack in ["cpu", "device"]:
+            for scheduler in ["sequential", "omp-tasks"]:
+                self.assertEqual(self.tokens(*device, "--device-pack", pack, "--scheduler", scheduler), expected, (pack, scheduler))
+        self.assertEqual(self.tokens(*device, "--device-limit", "8M", "--device-bandwidth", "64G", "--device-latency-us", "1"), expected)
+        report = json.loads(self.succeed("run", self.model(), *PROMPT, "--json", *device, "--device-nodes", "*"))
+        placed = report["device"]
+        self.assertEqual(placed["id"], "emulated:0")
+        self.assertGreater(placed["nodes"], 0)
+        self.assertGreater(placed["uploaded_bytes"], placed["weight_bytes"] // 2)
+        self.assertIn("the device has no", placed["refused"][0]["reason"])
+        self.assertEqual(report["memory"]["arenas"]["prepared"]["live"] > 0, True)
+        self.assertGreaterEqual(report["memory"]["arenas"]["device"]["peak"], placed["weight_bytes"])
+        self.assertNotIn("device", json.loads(self.succeed("run", self.model(), *PROMPT, "--json")))
+        plan = self.succeed("inspect", self.model(), "--plan", *device)
+        self.assertIn(".upload ", plan)
+        self.assertIn("nodes on the device", plan)
+        self.fail_with(2, "run", self.model(), "--device", "gpu", parts=["--device", "emulated"])
+        self.fail_with(2, "run", self.model(), "--device-limit", "1M", parts=["--device"])
+
     def test_report_and_trace(self):
         report_path, trace_path = self.path("report.json"), self.path("trace.json")
         arguments = [self.model(), *PROMPT, "--report", report_path, "--trace", trace_path]

@@ -5,12 +5,14 @@ import os
 import re
 
 # From the lowest to the highest; name in include paths -> folder.
-LAYERS = [("kernels", "kernels"), ("arenas", "arenas"), ("io", "io_service"), ("model", "omp_runtime/model"),
+LAYERS = [("kernels", "kernels"), ("arenas", "arenas"), ("io", "io_service"), ("device", "omp_runtime/device"),
+          ("model", "omp_runtime/model"),
           ("plan", "omp_runtime/plan"), ("store", "omp_runtime/store"), ("exec", "omp_runtime/exec"), ("schedule", "omp_runtime/schedule"),
           ("session", "omp_runtime/session"), ("trace", "omp_runtime/trace"), ("cli", "omp_runtime/cli")]
 RANK = {name: rank for rank, (name, _) in enumerate(LAYERS)}
 # Nothing but arithmetic and data; and a scheduler knows neither models nor kernels nor policy.
-ONLY = {"kernels": {"kernels"}, "arenas": {"arenas"}, "schedule": {"schedule", "arenas"}}
+ONLY = {"kernels": {"kernels"}, "arenas": {"arenas"}, "schedule": {"schedule", "arenas"},
+        "device": {"device", "arenas", "kernels"}}
 HEAVY = {"nlohmann/json.hpp": "nlohmann/json", "CLI/CLI.hpp": "CLI11", "doctest/doctest.h": "doctest", "rapidcheck.h": "rapidcheck"}
 
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "../model/onnx_builder.h"
+#include "ompipe/device/emulated.h"
 #include "ompipe/model/resolver.h"
 #include "ompipe/session/accounting.h"
 #include "rig.h"
@@ -215,6 +216,40 @@ TEST_CASE("a Loop in as little room as its largest segment needs") {
     }
     CHECK(reads(watcher) == std::map<std::string, int>{{"w_body", 2}, {"w_last", 2}});
   }
+}
+
+TEST_CASE("with a device: it runs what stands before and beside an If or Loop, the rest runs as without one") {
+  ModelSpec loop = looping();
+  loop.initializers.push_back(weight("w_beside", 6));
+  loop.nodes.push_back(mat_mul("x", "w_beside", "beside"));  // the last segment; `all` has its shape from the run
+  loop.outputs.push_back(port("beside"));
+  TempFolder folder;
+  const std::string loop_path = folder.write("loop.onnx", model_bytes(loop));
+  const std::string if_path = folder.write("if.onnx", model_bytes(branching()));
+  run_everywhere([&](const std::string& scheduler, Mode mode) {
+    device::EmulatedBackend backend({});
+    Rig rig({.scheduler = scheduler, .threads = 2, .backend = &backend});
+    RuntimeSession& looped = rig.open({.mode = mode}, loop_path);
+    CHECK(looped.plan().device_actions == 1);
+    RuntimeSession& branched = rig.open({.mode = mode}, if_path);
+    CHECK(branched.plan().device_actions == 1);
+    for (int run = 0; run < 2; ++run) {
+      exec::RuntimeContext context;
+      context.inputs = loop_inputs(5, run == 0 ? 9 : 1);
+      Status status = looped.Run(context);
+      REQUIRE_MESSAGE(status.ok(), (status.ok() ? "" : status.error().message()));
+      check_loop(context, 5, run == 0 ? 9 : 1);
+      CHECK(elements(context, "beside") == product(matrix(9), matrix(6)));
+      exec::RuntimeContext other;
+      other.inputs = {feed<float>("x", DType::f32, {kWidth, kWidth}, matrix(9)),
+                      feed<uint8_t>("c", DType::boolean, {}, {uint8_t(run)})};
+      status = branched.Run(other);
+      REQUIRE_MESSAGE(status.ok(), (status.ok() ? "" : status.error().message()));
+      const Matrix wanted = product(product(matrix(9), matrix(1)), matrix(run == 1 ? 2 : 3));
+      CHECK(elements(other, "y") == product(product(wanted, matrix(4)), matrix(5)));
+    }
+    CHECK(rig.runtime().figures().device.read_back_bytes == 4 * matrix(9).size() * sizeof(float));
+  });
 }
 
 TEST_CASE("a stack that doesn't fit fails its own run, with the numbers; the next one is right") {

@@ -87,7 +87,8 @@ arenas::BudgetLimits limit(Domain domain, uint64_t bytes) {
   return limits;
 }
 
-PlanPointer make_plan(const std::vector<ObjectSpec>& specs, const std::vector<std::vector<ObjectId>>& segments) {
+PlanPointer make_plan(const std::vector<ObjectSpec>& specs, const std::vector<std::vector<ObjectId>>& segments,
+                      const std::vector<plan::SegmentId>& on_device) {
   static const std::shared_ptr<const model::ResolvedModel> model = empty_model();
   auto plan = std::make_shared<plan::PreparedExecutionPlan>();
   plan->model = model;
@@ -108,7 +109,17 @@ PlanPointer make_plan(const std::vector<ObjectSpec>& specs, const std::vector<st
       const uint64_t begin = step * uint64_t(i);
       object.chunks.push_back({{{0, begin, step, 0}}, begin, begin + step});
     }
-    plan->packed_bytes += arenas::PreparedArena::rounded_bytes(spec.bytes);
+    object.recipe = spec.recipe;
+    object.other_side = spec.other_side;
+    if (spec.other_side != plan::kNone)
+      plan->objects[size_t(spec.other_side)].other_side = ObjectId(plan->objects.size());
+    if (spec.recipe == plan::Recipe::upload_pack) {
+      object.device_source_bytes = spec.bytes;
+      object.device_offsets = {0};
+    }
+    const plan::Gang need = plan::gang_of(object);
+    plan->packed_bytes += need.prepared_bytes;
+    if (spec.recipe != plan::Recipe::on_cpu) plan->device_bytes += device::Arena::rounded_bytes(spec.bytes);
     plan->objects.push_back(std::move(object));
   }
   for (const std::vector<ObjectId>& requirements : segments) {
@@ -124,6 +135,10 @@ PlanPointer make_plan(const std::vector<ObjectSpec>& specs, const std::vector<st
     segment.end = id + 1;
     segment.requirements = requirements;
     plan->gangs.push_back(gang);
+  }
+  for (const plan::SegmentId id : on_device) {
+    plan->segments[size_t(id)].on_device = true;
+    ++plan->device_actions;
   }
   return plan;
 }
@@ -142,6 +157,11 @@ class World::FakeWork : public InvocationWork {
   void attach(arenas::Allocation block, std::vector<arenas::Allocation> outputs) override {
     block_ = std::move(block);
     outputs_ = std::move(outputs);
+  }
+  uint64_t device_bytes() const override { return spec_.device_bytes; }
+  void attach_device(device::Memory there) override { there_ = std::move(there); }
+  void device_commands(plan::SegmentId, const store::PreparedStore&, std::vector<device::Command>& commands) override {
+    commands.emplace_back(device::Product{});
   }
   void finish(bool succeeded) override {
     if (succeeded) std::move(outputs_.begin(), outputs_.end(), std::back_inserter(kept_));
@@ -162,6 +182,7 @@ class World::FakeWork : public InvocationWork {
   const RunSpec spec_;
   Outputs& kept_;
   arenas::Allocation block_;
+  device::Memory there_;
   std::vector<arenas::Allocation> outputs_, grown_;
 };
 
@@ -171,13 +192,15 @@ World::World(const WorldOptions& options)
       preparation_(budget_, {.domain = Domain::preparation}),
       execution_(budget_, {.domain = Domain::execution}),
       io_(budget_, {.domain = Domain::io}),
+      device_(budget_, nullptr),
       kept_to_(options.limits),
       loads_(size_t(options.load_tokens)),
       publishes_(size_t(options.publish_tokens)),
       chains_(schedule::kMaxSlots),
-      policy_(std::make_unique<Policy>(
-          PolicyOptions{options.threads, options.io_threads, options.load_tokens, options.publish_tokens, options.hot},
-          budget_, preparation_, execution_, io_, static_cast<Effects&>(*this))) {
+      policy_(std::make_unique<Policy>(PolicyOptions{options.threads, options.io_threads, options.load_tokens,
+                                                     options.publish_tokens, options.hot, options.device_batches},
+                                       budget_, preparation_, execution_, io_, static_cast<Effects&>(*this),
+                                       &device_)) {
   policy_->set_scheduler(*this);
 }
 
@@ -193,7 +216,7 @@ World::~World() {
 }
 
 SessionState& World::bind(PlanPointer plan, const SessionOptions& options) {
-  auto store = store::PreparedStore::create(plan, budget_, arenas::PreparedLayout::separate, {});
+  auto store = store::PreparedStore::create(plan, budget_, arenas::PreparedLayout::separate, {}, &device_);
   OMPIPE_CHECK(store.ok());
   sessions_.push_back(std::make_unique<SessionState>(std::move(plan), options, std::move(*store)));
   closed_.push_back(false);
@@ -426,7 +449,7 @@ bool World::discard(SessionState& session, ObjectId object, arenas::Allocation a
   }
   log_.push_back((session.store->state(object) == Residency::evicting ? "evict " : "give up ") +
                  name(&session, object));
-  if (!options_.discards_later) return true;
+  if (!options_.discards_later || !allocation) return true;
   discards_.push_back({&session, object, std::move(allocation), false});
   return false;
 }
@@ -442,6 +465,13 @@ arenas::Allocation World::keep(SessionState& session, ObjectId object) {
   arenas::Allocation allocation = std::move(found->allocation);
   discards_.erase(found);
   return allocation;
+}
+
+void World::run_on_device(uint64_t id, std::vector<device::Command> commands) {
+  static constexpr const char* kNames[] = {"device upload", "device readback", "device pack", "device product"};
+  there_.push_back(id);
+  expect(there_.size() <= size_t(options_.device_batches), "the device's queue is exceeded");
+  log_.emplace_back(kNames[commands.back().index()]);
 }
 
 Observer& World::observer() {
@@ -490,6 +520,7 @@ std::vector<Event> World::possible() const {
     if (!chains_[slot].empty() && chains_[slot].front().started) events.push_back({Event::Kind::finish_segment, slot});
   }
   if (!discards_.empty()) events.push_back({Event::Kind::discard, 0});
+  if (!there_.empty()) events.push_back({Event::Kind::device, there_.front()});
   if (published_ > 0) events.push_back({Event::Kind::start_hot, 0});
   for (const uint64_t slot : hot_running_) events.push_back({Event::Kind::finish_hot, slot});
   return events;
@@ -529,6 +560,11 @@ void World::apply(const Event& event, std::optional<Error> error) {
       policy_->discarded(*item.session, item.object);
       break;
     }
+    case Event::Kind::device:
+      REQUIRE(!there_.empty());
+      there_.pop_front();
+      policy_->device_done({.id = event.id, .error = std::move(error)});
+      break;
     case Event::Kind::start_hot:
       return claim_hot();
     case Event::Kind::finish_hot:
@@ -666,6 +702,11 @@ void World::finish_pack(SessionState& session, ObjectId object, int chunk, std::
 void World::pack(SessionState& session, ObjectId object, int chunk) {
   start_pack(session, object, chunk);
   finish_pack(session, object, chunk);
+}
+
+void World::end_on_device(std::optional<Error> error) {
+  REQUIRE_MESSAGE(!there_.empty(), "the device has nothing to do");
+  apply({Event::Kind::device, there_.front()}, std::move(error));
 }
 
 void World::load(SessionState& session, ObjectId object) {

@@ -34,11 +34,15 @@ struct ObjectSpec {
   uint64_t staging_bytes = kPage;  // of each chunk; 0: read straight into the object
   int aux_reads = 0;
   bool table = false;  // of kTableSlices digest slices, which runs may read instead
+  plan::Recipe recipe = plan::Recipe::on_cpu;
+  ObjectId other_side = plan::kNone;  // an earlier object, of the same sources for the CPU
 };
 inline constexpr uint64_t kTableSlices = 8;
 
-// A plan that was never a model: `segments[s]` are the objects that segment s needs, in the order of first use.
-PlanPointer make_plan(const std::vector<ObjectSpec>& objects, const std::vector<std::vector<ObjectId>>& segments);
+// A plan that was never a model: `segments[s]` are the objects that segment s needs, in the order of first use;
+// `on_device`: segments that run there.
+PlanPointer make_plan(const std::vector<ObjectSpec>& objects, const std::vector<std::vector<ObjectId>>& segments,
+                      const std::vector<plan::SegmentId>& on_device = {});
 // One object a segment, each of a page.
 PlanPointer make_chain(int objects);
 
@@ -47,6 +51,7 @@ struct WorldOptions {
   int load_tokens = 16, publish_tokens = 16;
   arenas::BudgetLimits limits = {};
   bool discards_later = false;  // an evicted object's bytes go back at an event of their own
+  int device_batches = 2;       // that the device takes at once
   bool hot = false;             // what has everything resident runs hot, by events start_hot and finish_hot
   std::function<int32_t(plan::SegmentId)> choice = {};  // what a segment that ends reports; none: the first
   std::function<bool()> reads_begin_early = {};  // asked when a read is to be withdrawn: whether a device has it by now
@@ -60,6 +65,7 @@ arenas::BudgetLimits limit(arenas::Domain domain, uint64_t bytes);
 struct RunSpec {
   uint64_t execution_bytes = kPage;
   std::vector<uint64_t> output_bytes = {};
+  uint64_t device_bytes = 0;
   std::vector<exec::MemoryWanted> grows = {};  // what its first segments lack, one after the other
   std::vector<uint64_t> slices = {};           // of every table it meets; none: it needs the whole
   bool refuse_without_slot = false;
@@ -83,6 +89,7 @@ struct Event {
     start_segment,
     finish_segment,
     discard,
+    device,      // the oldest batch there ends
     start_hot,   // the oldest published run is claimed, and handed back if its session's gate is closed
     finish_hot,  // no event of the policy's, unless it waits for one
   } kind;
@@ -112,9 +119,10 @@ class World : private schedule::Scheduler, private Effects {
 
   // What was asked for since the last call: "read a0.0 critical", "promote a0.0 critical", "open a0.0 speculative",
   // "hurry a0.0" (an opened prepack was promoted), "publish a0" (its gate, also after a failure), "segment 1.0",
-  // "evict a0"; "publish rows" for the gate of a table's slices; "withdraw a0.0" for a read, "take back 1.1" for a
-  // segment; "keep a0" for an evicted object that stays; "hot 2" for a run that was claimed, "cold 2" for one that was
-  // handed back.
+  // "evict a0"; "publish rows" for the gate of a table's slices or of a segment on the device; "device upload",
+  // "device pack" or "device product" for a batch, by its last command; "withdraw a0.0" for a read, "take back 1.1" for
+  // a segment; "keep a0" for an evicted object that stays; "hot 2" for a run that was claimed, "cold 2" for one that
+  // was handed back.
   Log take_log();
 
   // In a fixed order.
@@ -136,6 +144,7 @@ class World : private schedule::Scheduler, private Effects {
   void segment(const Handle& handle);
   void begin_discard();  // of the oldest that has not begun: it can't stay any more
   void discard();        // the oldest
+  void end_on_device(std::optional<Error> error = {});
   // A claimed run, by slot, is finished; the oldest one that is running.
   void start_hot() { apply({Event::Kind::start_hot, 0}); }
   void finish_hot(std::optional<Error> error = {}) { apply({Event::Kind::finish_hot, hot_running_.at(0)}, error); }
@@ -199,6 +208,7 @@ class World : private schedule::Scheduler, private Effects {
   bool withdraw_read(uint64_t id) override;
   bool discard(SessionState& session, ObjectId object, arenas::Allocation allocation) override;
   arenas::Allocation keep(SessionState& session, ObjectId object) override;
+  void run_on_device(uint64_t id, std::vector<device::Command> commands) override;
   Observer& observer() override;
   int32_t executor() const override { return 0; }
 
@@ -221,6 +231,8 @@ class World : private schedule::Scheduler, private Effects {
   const WorldOptions options_;
   arenas::Budget budget_;
   arenas::BlockArena preparation_, execution_, io_;
+  device::Arena device_;
+  std::deque<uint64_t> there_;  // batches that the device has, oldest first
   std::vector<std::unique_ptr<SessionState>> sessions_;
   std::vector<bool> closed_;
   std::vector<Handle> asked_;         // for bytes back; the policy ends them

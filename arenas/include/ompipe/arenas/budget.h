@@ -6,8 +6,8 @@
 //   round them drawn     the part of live that an arena has turned into memory retained  memory an arena holds beyond
 //   what is live: pooled blocks, what a huge page adds to the objects in it counted   max(live, drawn + pooled): what
 //   the global budget counts. A pooled block that a reservation will reuse counts once.
-// A domain's limit binds live; the global limit binds the sum of counted over all domains but `mapped`, which is clean
-// file memory with a figure and a limit of its own. Memory held never exceeds counted.
+// A domain's limit binds live; the global limit binds the sum of counted over the domains of in_global(). Memory held
+// never exceeds counted.
 #pragma once
 
 #include <algorithm>
@@ -24,13 +24,18 @@
 
 namespace ompipe::arenas {
 
-enum class Domain : uint8_t { preparation, prepared, mapped, execution, io };
-inline constexpr std::array kDomains{Domain::preparation, Domain::prepared, Domain::mapped, Domain::execution,
-                                     Domain::io};
+enum class Domain : uint8_t { preparation, prepared, mapped, execution, io, device };
+inline constexpr std::array kDomains{Domain::preparation, Domain::prepared, Domain::mapped,
+                                     Domain::execution,   Domain::io,       Domain::device};
+
+// Whether the global limit counts it. Mapped bytes are clean file memory, a device's are no memory of the host: each
+// has a figure and a limit of its own.
+constexpr bool in_global(Domain domain) { return domain != Domain::mapped && domain != Domain::device; }
+
 inline constexpr uint64_t kUnlimited = UINT64_MAX;
 inline constexpr uint64_t kPageBytes = 4096;
 
-// As report and command line spell it: "preparation", "prepared", "mapped", "execution", "io".
+// As report and command line spell it: "preparation", "prepared", "mapped", "execution", "io", "device".
 const char* domain_name(Domain domain);
 
 // Bytes a domain: a gang, a plan's need, a row of limits.
@@ -60,7 +65,7 @@ struct DomainUsage {
 
 struct BudgetUsage {
   std::array<DomainUsage, kDomains.size()> domains;
-  uint64_t global_limit_bytes = 0, global_bytes = 0, global_peak_bytes = 0;  // live and retained, without mapped
+  uint64_t global_limit_bytes = 0, global_bytes = 0, global_peak_bytes = 0;  // live and retained, of in_global()
 
   const DomainUsage& operator[](Domain domain) const { return domains[size_t(domain)]; }
 };

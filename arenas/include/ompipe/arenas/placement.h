@@ -22,9 +22,10 @@ enum class PlacementPolicy : uint8_t {
 // node.
 struct PlacementSpec {
   PlacementPolicy policy = PlacementPolicy::compact;
-  std::array<int, kDomains.size()> arena_node = {-1, -1, -1, -1, -1};  // -1: first touch
+  std::array<int, kDomains.size()> arena_node = {-1, -1, -1, -1, -1, -1};  // -1: first touch
 
-  // ErrorKind::usage for what it doesn't know. `mapped` has no node: its pages are the page cache's.
+  // ErrorKind::usage for what it doesn't know. `mapped` has no node: its pages are the page cache's; nor has a device's
+  // memory.
   static Result<PlacementSpec> parse(const std::string& text);
   std::string text() const;
 };

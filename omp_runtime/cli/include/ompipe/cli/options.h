@@ -10,6 +10,7 @@
 
 #include "ompipe/arenas/error.h"
 #include "ompipe/cli/generate.h"
+#include "ompipe/device/emulated.h"
 #include "ompipe/session/options.h"
 
 namespace ompipe::cli {
@@ -28,6 +29,8 @@ struct GenerateCommand {
 struct RunChoices {
   session::RuntimeOptions runtime;
   session::SessionOptions session;
+  bool device = false;                                // --device emulated
+  device::EmulatedOptions emulated;                   // its figures
   std::vector<std::pair<std::string, int64_t>> dims;  // --dim NAME=N
   std::vector<int64_t> prompt;                        // --prompt
   std::optional<int64_t> prompt_length;               // --prompt-length: ids 1, 2, 3, ... below the vocabulary's size

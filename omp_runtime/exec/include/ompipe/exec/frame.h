@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "ompipe/arenas/error.h"
+#include "ompipe/device/arena.h"
 #include "ompipe/exec/context.h"
 #include "ompipe/exec/tensor.h"
 #include "ompipe/exec/tile_runner.h"
@@ -23,6 +25,8 @@ class ObjectTable {
   // Where the object's source of that index lies in the file's form, with the rows that the segment looks at in their
   // places (recipe `rows`). Null: the object is there as a whole.
   virtual const std::byte* rows(plan::ObjectId, size_t /*source*/) const { return nullptr; }
+  // Of an object that is resident on the device; a table without a device has none.
+  virtual device::Address on_device(plan::ObjectId) const { return device::Address::none; }
 };
 
 // Memory that a segment lacks, for shapes that it found while it ran.
@@ -41,7 +45,8 @@ struct FrameState;  // private
 class Frame {
  public:
   // `workers`: what the runners of this frame will say; the execution block holds scratch for each.
-  Frame(std::shared_ptr<const plan::PreparedExecutionPlan> plan, int workers);
+  // `backend`: that of the plan's device; null where no node is on one; else it outlives the frame.
+  Frame(std::shared_ptr<const plan::PreparedExecutionPlan> plan, int workers, const device::Backend* backend = nullptr);
   ~Frame();
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
@@ -57,6 +62,8 @@ class Frame {
   // After bind, by graph output: bytes to be allocated for it, aligned at 64. 0: none, because nobody wants it, it lies
   // in a bound cache, it is empty, or it shares its bytes with an input, a constant or an earlier output.
   std::span<const uint64_t> output_bytes() const;
+  // After bind: bytes on the device, for one of its segments at a time; 0: no node is there.
+  uint64_t device_bytes() const;
   // After bind: predicted compute time on one thread, in ns, by the kernels' own predictors.
   double predicted_ns(plan::ActionId action) const;
   double segment_predicted_ns(plan::SegmentId segment) const;
@@ -79,6 +86,11 @@ class Frame {
   bool may_grow(plan::SegmentId segment) const;
   // After run_segment: which of the segment's successors comes next (PreparedExecutionPlan::after).
   int32_t chosen() const;
+
+  // For a segment on the device, instead of run_segment: what the device is to do, in order, with `block` as the
+  // frame's device_bytes. Host bytes of the frame and of its inputs stay where they are until the batch has ended.
+  void device_commands(plan::SegmentId segment, const ObjectTable& objects, device::Address block,
+                       std::vector<device::Command>& commands);
 
   // After the last segment: writes context.outputs and advances the lengths of its caches. `context` is the one that
   // was bound. The outputs' owners are the context's afterwards.

@@ -8,6 +8,7 @@
 
 #include "ompipe/model/ops.h"
 #include "ompipe/model/payload.h"
+#include "ompipe/model/placement.h"
 #include "ompipe/model/types.h"
 
 namespace ompipe::model {
@@ -74,6 +75,7 @@ struct Node {
   int64_t opset = 0;                     // version of the domain that the model imports
   std::vector<ValueId> inputs, outputs;  // kNone: absent optional
   std::vector<Attribute> attributes;
+  Placement placement;
   std::vector<SubgraphId> graphs;  // that its attributes hold, in the order of their nodes
   SubgraphId graph = kNone;        // it stands in this one; kNone: in the main graph
   const OpSpec* spec = nullptr;    // static row of the operator; null until resolution has chosen a kernel

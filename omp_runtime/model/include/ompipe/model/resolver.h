@@ -18,7 +18,8 @@ namespace ompipe::model {
 // `resolve` calls them in their only right order.
 class Resolver {
  public:
-  explicit Resolver(ModelGraph graph);
+  // `placer`: where nodes run; null: all on the CPU. It outlives resolve().
+  explicit Resolver(ModelGraph graph, const Placer* placer = nullptr);
 
   // The whole resolution. Errors: bad_model, phase "resolve" (unknown operator with node, domain, name and version; a
   // value that nothing produces; a cycle; a dtype, rank or shape that an operator does not take), environment (a small
@@ -27,6 +28,7 @@ class Resolver {
 
   Status sort_nodes();            // topological order, the file's where it is one; drops nothing
   void remove_dead();             // nodes that no output needs
+  void place_nodes();             // the device of every node
   Status choose_kernels();        // the row of every node
   Status read_small_constants();  // what shapes are computed from, and inline scalars
   Status remove_identities();     // Identity; Dropout at inference
@@ -50,6 +52,7 @@ class Resolver {
   Status check_frozen() const;
   Status check_operand(ValueId id, NodeId before, const std::string& user) const;
 
+  const Placer* const placer_;
   Resolution data_;
   std::vector<uint8_t> payload_read_;  // by PayloadId: resolution read it, so nothing else has to
   std::vector<int32_t> read_as_;       // by PayloadId: the constant it was first read into

@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "ompipe/device/backend.h"
 #include "ompipe/kernels/matmul.h"
 #include "ompipe/model/resolved_model.h"
+#include "ompipe/plan/device_rule.h"
 
 namespace ompipe::plan {
 
@@ -23,6 +26,13 @@ enum class ObjectKind : uint8_t {
   packed_matmul,  // B (with its scales and zero points) in a kernel's packed layout
   source_form,    // one payload as the file holds it: embedding tables, rotary caches, other large constants
   bundle,         // the small source-form payloads of one segment, coalesced
+};
+
+// Where an object's bytes lie in the end, and how they come there (design.md, "Recipes").
+enum class Recipe : uint8_t {
+  on_cpu,       // in the PreparedArena
+  pack_upload,  // on the device: packed by the CPU into staging, uploaded as a whole
+  upload_pack,  // on the device: each chunk uploaded as the file holds it, packed there as a whole
 };
 
 // One contiguous range of a file to be read, and where it lands in its staging block (or in the object, if there is
@@ -55,6 +65,8 @@ struct PreparedObject {
   ObjectKind kind = ObjectKind::source_form;
   std::string name;  // of its main source, for people
   std::string key;   // ordered source lineage + layout + device
+  Recipe recipe = Recipe::on_cpu;
+  ObjectId other_side = kNone;  // of the same sources and layout, for the other side
   std::string layout_key;
   kernels::PackedLayout layout;  // packed_matmul only
   uint64_t bytes = 0;            // of the prepared form
@@ -66,9 +78,11 @@ struct PreparedObject {
   uint64_t chunk_staging_bytes = 0;  // of each chunk's block; 0: reads go straight to the object (source form as it is)
   uint64_t source_bytes = 0;         // file bytes of all its sources
   double prepack_ns = 0;             // predicted, all chunks together
-  bool row_addressable = false;      // an embedding table, or a packed weight that is one too
-  std::vector<SegmentId> uses;       // ascending
-  bool certain = true;               // some segment that runs in any case uses it
+  uint64_t device_source_bytes = 0;  // upload_pack: the sources' staging on the device, main source first
+  std::vector<uint64_t> device_offsets;  // in it, by source
+  bool row_addressable = false;          // an embedding table, or a packed weight that is one too
+  std::vector<SegmentId> uses;           // ascending
+  bool certain = true;                   // some segment that runs in any case uses it
 };
 
 // Where an input of a node comes from while it runs.
@@ -102,6 +116,7 @@ struct Action {
   std::vector<Operand> inputs;  // of the node; of a yield or repeat: the outputs of its subgraph
   Step step = Step::node;
   RangeId range = kNone;  // of a yield or repeat: that it ends; of an enter: the body
+  bool on_device = false;
 };
 
 // A branch of an If or the body of a Loop: segments that run when they are chosen, a Loop's as often.
@@ -123,7 +138,14 @@ struct RowAccess {
   int64_t rows = 0;                       // of each of the object's sources, which are cut into as many equal parts
 };
 
-// A range of actions that runs as one task, once all its requirements are resident.
+// What crosses to the device at the border of a segment there.
+struct Crossing {
+  ActionId action = kNone;
+  int32_t operand = 0;  // of the action's inputs; an output is the action's first
+};
+
+// A range of actions that runs as one task, once all its requirements are resident. All of them run on the CPU, or all
+// on the device: uploads, the actions' kernels, readbacks, one batch in its queue.
 struct Segment {
   std::string name;
   ActionId begin = 0, end = 0;
@@ -133,6 +155,8 @@ struct Segment {
   std::vector<SegmentId> next = {};    // what follows, by the choice that it reports; empty: the next one
   SegmentId join = kNone;              // what runs in any case, the nearest; kNone: the next one
   std::vector<ObjectId> either = {};   // of an If: what both branches need in any case
+  bool on_device = false;              // then it stands in no range
+  std::vector<Crossing> uploads = {}, readbacks = {};  // inputs from outside, outputs used outside
 };
 
 // A value's life over the action sequence, for the frame's memory plan.
@@ -142,10 +166,18 @@ struct ValueLife {
   bool output = false;        // of the graph: lives in the IOArena
 };
 
+// The device that nodes have been placed on.
+struct DeviceChoice {
+  const device::Backend* backend = nullptr;  // asked while the plan is built, never later
+  DevicePack pack = DevicePack::on_cpu;
+  uint64_t memory_bytes = 0;  // that may be used: no segment's objects need more together
+};
+
 struct PlanOptions {
   uint64_t chunk_bytes = 2u << 20;  // a multiple of 1 MiB
   kernels::Isa isa = kernels::Isa::scalar;
-  int max_large_objects = 4;  // of one segment
+  int max_large_objects = 4;                // of one segment
+  std::optional<DeviceChoice> device = {};  // there is one; without it no node may be placed there
   uint64_t bundle_limit_bytes = 64u << 10;
 };
 
@@ -153,9 +185,16 @@ struct PlanOptions {
 // segment's gang, when nothing is resident.
 struct Gang {
   uint64_t prepared_bytes = 0, staging_bytes = 0;
+  uint64_t device_bytes = 0;  // of device memory, with what it takes to pack there
   int32_t objects = 0;
 
   Gang& operator+=(const Gang& other);
+};
+
+// A node that runs on the CPU although the device was asked for, and why.
+struct Refusal {
+  model::NodeId node = kNone;
+  std::string reason;
 };
 
 // Immutable after build_plan. Shared by sessions, invocations and the report; safe to read from any thread.
@@ -169,9 +208,14 @@ struct PreparedExecutionPlan {
   std::vector<ValueLife> lives;  // by ValueId
   std::vector<Range> ranges;     // an outer one before those in it
   Gang largest_gang;             // the maximum of each figure
-  uint64_t packed_bytes = 0;     // of all objects, rounded
+  uint64_t packed_bytes = 0;     // of all objects on the CPU, rounded
+  uint64_t device_bytes = 0;     // of all objects on the device, rounded
   uint64_t source_bytes = 0;
+  std::string device;            // the behaviour of the device, as in keys; empty: there is none
+  int device_actions = 0;        // that run on it
+  std::vector<Refusal> refused;  // nodes that were asked for there and run on the CPU, in order
 
+  bool uses_device() const { return device_actions > 0; }
   bool flows() const { return !ranges.empty(); }
   // What runs after a segment that has reported this choice; segments.size() at the end.
   SegmentId after(SegmentId segment, int32_t chosen) const;

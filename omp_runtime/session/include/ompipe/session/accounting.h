@@ -42,7 +42,8 @@ Result<Accounting> predict_accounting(const std::shared_ptr<const plan::Prepared
                                       const SessionOptions& session, bool prepares);
 
 // Step | Work | PreparationArena | PreparedArena | ExecutionArena | IOArena | mapped | Residency action, in MiB, with
-// lines for peaks and limits. Preparation and mapped are peaks during the step, the others are live at its end.
+// lines for peaks and limits; and what lies on the device, where nodes run there. Preparation and mapped are peaks
+// during the step, the others are live at its end.
 std::string accounting_table(const plan::PreparedExecutionPlan& plan, const Accounting& accounting);
 
 // {steps: [{work, published, evicted[], rows_of[], live{}, peak{}}], arenas{}, global_peak, evictions, rematerialised},

@@ -42,7 +42,7 @@ struct TaskEvent {
   Priority original = Priority::background, effective = Priority::background;
   ByteSource source = ByteSource::none;
   int32_t executor = 0;  // the scheduler's instance id
-  int32_t lane = 0;      // which thread: compute thread, kIoLane + i, kCoordinatorLane
+  int32_t lane = 0;      // which thread: compute thread, kIoLane + i, kCoordinatorLane, kDeviceLane
   int32_t object = -1, chunk = -1, segment = -1, invocation = -1;
   uint32_t generation = 0;
   uint64_t bytes = 0;  // read, packed or evicted
@@ -51,7 +51,7 @@ struct TaskEvent {
   uint64_t start_ns = 0, end_ns = 0, cpu_ns = 0;
   std::string_view name;  // of the object or segment; lives as long as the plan
 };
-inline constexpr int32_t kIoLane = 1000, kCoordinatorLane = 2000;
+inline constexpr int32_t kIoLane = 1000, kCoordinatorLane = 2000, kDeviceLane = 3000;
 
 // Thread rule: called from any thread of the runtime, at any time between the opening of the runtime and its close.
 // Must not block, must not throw, should not allocate.

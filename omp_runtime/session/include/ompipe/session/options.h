@@ -7,9 +7,13 @@
 #include <string>
 
 #include "ompipe/kernels/isa.h"
+#include "ompipe/plan/device_rule.h"
 
 namespace ompipe::io {
 class Device;
+}
+namespace ompipe::device {
+class Backend;
 }
 
 namespace ompipe::session {
@@ -26,7 +30,8 @@ enum class EvictOrder : uint8_t { next_use, lru };
 // Byte limits; kUnlimited where none is given.
 struct MemoryLimits {
   uint64_t global_bytes = kUnlimited, preparation_bytes = kUnlimited, prepared_bytes = kUnlimited,
-           mapped_bytes = kUnlimited, execution_bytes = kUnlimited, io_bytes = kUnlimited;
+           mapped_bytes = kUnlimited, execution_bytes = kUnlimited, io_bytes = kUnlimited,
+           device_bytes = kUnlimited;      // of the device's memory; not part of the global limit
   uint64_t io_inflight_bytes = 64u << 20;  // speculative reads
   uint64_t critical_reserve_bytes = 0;     // of the global limit, for critical work only
   // What the arenas of staging, of execution and of outputs may each keep for the next use, beyond what is live.
@@ -42,8 +47,9 @@ struct RuntimeOptions {
   MemoryLimits limits = {};
   int load_tokens = 0, publish_tokens = 0;  // 0: the pools' default sizes (schedule/limits.h)
   Observer* observer = nullptr;             // must outlive the runtime
-  io::Device* device = nullptr;       // null: a POSIX device of the runtime's own; else it must outlive the runtime
-  std::optional<uint64_t> seed = {};  // sequential only: the order of ready tasks comes from this seed (tests)
+  io::Device* device = nullptr;        // null: a POSIX device of the runtime's own; else it must outlive the runtime
+  device::Backend* backend = nullptr;  // an accelerator, which must outlive the runtime; null: none
+  std::optional<uint64_t> seed = {};   // sequential only: the order of ready tasks comes from this seed (tests)
 };
 
 // `segments` or `bytes`, as --look-ahead gives it; neither: as far as room allows.
@@ -63,6 +69,7 @@ struct SessionOptions {
   Verify verify = Verify::once;
   std::string digests_path = {};         // a trusted list of payload digests; "" : none
   std::optional<kernels::Isa> isa = {};  // none: the best that this CPU has
+  plan::DeviceRule device = {};          // which nodes run on the runtime's device, if it has one
 };
 
 // What a caller chooses for one run.

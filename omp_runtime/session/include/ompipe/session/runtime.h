@@ -16,6 +16,13 @@ struct DomainFigures {
   uint64_t limit = 0, live = 0, peak = 0, retained = 0;
 };
 
+// Of the runtime's device; `id` is empty where there is none.
+struct DeviceFigures {
+  std::string id, behaviour;
+  uint64_t batches = 0, uploaded_bytes = 0, read_back_bytes = 0;
+  uint64_t shared_loads = 0;  // one read for the CPU's form of a weight and the device's
+};
+
 // A snapshot for the report. Names are the contract's.
 struct RuntimeFigures {
   std::string scheduler, scheduling_slice, openmp_runtime;
@@ -24,12 +31,13 @@ struct RuntimeFigures {
   std::map<std::string, std::string> openmp_environment;  // variables that are set
   std::string placement;
   std::vector<std::string> unbound;             // threads that could not be bound to their places, and why
-  std::map<std::string, DomainFigures> arenas;  // preparation, prepared, mapped, execution, io
+  std::map<std::string, DomainFigures> arenas;  // preparation, prepared, mapped, execution, io, device
   uint64_t global_peak_bytes = 0;
   uint64_t logical_read_bytes = 0, physical_read_bytes = 0, portable_read_bytes = 0, copied_bytes = 0, mapped_bytes = 0;
   double read_s = 0, io_cpu_s = 0;
   uint64_t tasks_created = 0, segments = 0, promotions = 0, gates_opened = 0, peak_bytes_in_flight = 0, evictions = 0,
            rematerialised = 0, fallbacks = 0, ran_on_coordinator = 0;
+  DeviceFigures device;
 };
 
 class RuntimeCore;  // private

@@ -15,8 +15,9 @@ struct ChunkJob {
   size_t chunk = 0;
   std::byte* staging =
       nullptr;  // the chunk's block, or where its bytes are mapped; null when they were read into the object
-  std::byte* aux = nullptr;       // scales and zero points, all of them; null if there are none
-  std::byte* prepared = nullptr;  // the object's bytes
+  std::byte* aux = nullptr;  // scales and zero points, all of them; null if there are none
+  std::byte* prepared =
+      nullptr;  // the object's bytes; null: they are made elsewhere, of bytes that are only hashed here
   SliceHashes* hashes = nullptr;  // null: nothing is hashed (--verify never)
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ompipe/arenas/prepared_arena.h"
+#include "ompipe/device/arena.h"
 #include "ompipe/plan/plan.h"
 #include "ompipe/store/residency.h"
 #include "ompipe/store/slice_hashes.h"
@@ -16,11 +17,13 @@ namespace ompipe::store {
 // resident and pinned, and writable() and hashes(), for chunks of an object that is being prepared.
 class PreparedStore {
  public:
-  // Fixes an address for every object of the plan; no memory yet. Errors: environment, if the system has no address
+  // Fixes an address for every object of the plan that is the CPU's; no memory yet. `device`: where the others get
+  // theirs; null if there are none, else it outlives the store. Errors: environment, if the system has no address
   // space.
   static Result<std::unique_ptr<PreparedStore>> create(std::shared_ptr<const plan::PreparedExecutionPlan> plan,
                                                        arenas::Budget& budget, arenas::PreparedLayout layout,
-                                                       const arenas::MemoryBinding& binding);
+                                                       const arenas::MemoryBinding& binding,
+                                                       device::Arena* device = nullptr);
 
   Residency state(plan::ObjectId object) const { return entries_[size_t(object)]->state; }
   uint32_t generation(plan::ObjectId object) const { return entries_[size_t(object)]->generation; }
@@ -31,7 +34,8 @@ class PreparedStore {
   void first_chunk(plan::ObjectId object);
   // preparing to resident: one release store makes bytes and allocation visible together.
   void publish(plan::ObjectId object);
-  // Both give up the bytes of an object: destroying the allocation gives its pages back, and gone() follows that.
+  // Both give up the bytes of an object: destroying the allocation gives its pages back, and gone() follows that. Those
+  // on a device are gone at once, and the allocation is empty.
   arenas::Allocation evict(plan::ObjectId object);    // resident to evicting
   arenas::Allocation give_up(plan::ObjectId object);  // loading or preparing, and still so until it is gone
   // evicting to resident again, with the bytes that were given up and have not gone.
@@ -42,6 +46,8 @@ class PreparedStore {
   const std::byte* bytes(plan::ObjectId object) const {
     return entries_[size_t(object)]->published.load(std::memory_order_acquire);
   }
+  // Of an object on the device, from begin on.
+  const device::Memory& on_device(plan::ObjectId object) const { return entries_[size_t(object)]->device; }
   std::byte* writable(plan::ObjectId object) { return entries_[size_t(object)]->allocation.data(); }
   SliceHashes& hashes(plan::ObjectId object) { return entries_[size_t(object)]->hashes; }
 
@@ -51,14 +57,17 @@ class PreparedStore {
     Residency state = Residency::absent;
     uint32_t generation = 0;
     arenas::Allocation allocation;
+    device::Memory device;
     std::atomic<const std::byte*> published{nullptr};
     SliceHashes hashes;
   };
 
-  PreparedStore(std::shared_ptr<const plan::PreparedExecutionPlan> plan, std::unique_ptr<arenas::PreparedArena> arena);
+  PreparedStore(std::shared_ptr<const plan::PreparedExecutionPlan> plan, std::unique_ptr<arenas::PreparedArena> arena,
+                device::Arena* device);
 
   std::shared_ptr<const plan::PreparedExecutionPlan> plan_;
   std::unique_ptr<arenas::PreparedArena> arena_;  // outlives the allocations below
+  device::Arena* const device_;
   std::vector<std::unique_ptr<Entry>> entries_;
 };
 

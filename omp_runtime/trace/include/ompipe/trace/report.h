@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ompipe/session/handle.h"
@@ -24,6 +25,13 @@ struct ModelFigures {
   uint64_t bytes = 0;  // of the .onnx file
   int64_t nodes = 0, initializers = 0, payloads = 0;
   uint64_t source_bytes = 0, packed_bytes = 0;
+};
+
+// Where nodes run, if there is a device.
+struct DevicePlacement {
+  int nodes = 0;  // on it
+  uint64_t weight_bytes = 0;
+  std::vector<std::pair<std::string, std::string>> refused;  // nodes that were asked for there, and why they are not
 };
 
 struct AvoidedBytes {
@@ -64,6 +72,7 @@ struct Report {
   std::optional<Overlap> overlap;
   uint64_t resolve_read_bytes = 0;
   AvoidedBytes avoided;
+  DevicePlacement device;
   ProcessFigures process;
   std::vector<session::ObjectFigures> objects;
   std::vector<RunRecord> runs;
