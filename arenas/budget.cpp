@@ -137,7 +137,11 @@ std::optional<Reservation> Budget::reserve(const DomainBytes& gang, Urgency urge
 }
 
 Status Budget::fits_limits(const DomainBytes& need, const std::string& phase, const std::string& subject) const {
-  const BudgetLimits limits = this->limits();
+  return fits_limits(limits(), need, phase, subject);
+}
+
+Status Budget::fits_limits(const BudgetLimits& limits, const DomainBytes& need, const std::string& phase,
+                           const std::string& subject) {
   for (Domain d : kDomains) {
     if (need[d] <= limits.domain_bytes[d]) continue;
     return Error{ErrorKind::cannot_fit, phase, subject,
@@ -163,18 +167,31 @@ Error Budget::refusal(const DomainBytes& gang, const std::string& phase, const s
 }
 
 void Budget::set_limits(const BudgetLimits& limits) {
-  uint64_t excess = 0;
-  DomainBytes surplus;
   {
     MutexLock lock(mutex_);
     limits_ = limits;
-    excess = saturating_sub(global_counted(), limits.global_bytes);
-    for (Domain d : kDomains) {
-      surplus[d] = in_global(d) ? std::min(excess, account(d).counted() - account(d).live) : 0;
-      excess -= surplus[d];
-    }
+  }
+  trim_to(limits.global_bytes);
+}
+
+void Budget::trim_to(uint64_t global_bytes) {
+  DomainBytes surplus;
+  {
+    MutexLock lock(mutex_);
+    surplus = surplus_over(global_bytes);
   }
   trim_pools(surplus);
+}
+
+// Pooled bytes, a domain after the other, whose return brings what is counted down to that.
+DomainBytes Budget::surplus_over(uint64_t global_bytes) const {
+  DomainBytes surplus;
+  uint64_t excess = saturating_sub(global_counted(), global_bytes);
+  for (Domain d : kDomains) {
+    surplus[d] = in_global(d) ? std::min(excess, account(d).counted() - account(d).live) : 0;
+    excess -= surplus[d];
+  }
+  return surplus;
 }
 
 BudgetLimits Budget::limits() const {

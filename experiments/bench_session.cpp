@@ -14,8 +14,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,9 +22,8 @@
 
 #include "bench_main.h"
 #include "bench_memory.h"
-#include "generate_onnx.h"
+#include "bench_models.h"
 #include "ompipe/arenas/placement.h"
-#include "ompipe/cli/generate.h"
 #include "ompipe/cli/heap_count.h"
 #include "ompipe/exec/frame.h"
 #include "ompipe/model/reader.h"
@@ -40,60 +37,11 @@
 namespace {
 
 using namespace ompipe;
-namespace fs = std::filesystem;
+using bench::models;
+using bench::must;
 using Plan = plan::PreparedExecutionPlan;
 
 constexpr int64_t kPast = 32;  // positions in the caches before each run
-
-// Ends the program: a benchmark can't go on without what failed.
-template <class T>
-T must(Result<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "%s\n", result.error().message().c_str());
-    std::exit(1);
-  }
-  return std::move(*result);
-}
-void must(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.error().message().c_str());
-  std::exit(1);
-}
-
-// Generated models, removed at the program's end.
-class Models {
- public:
-  Models() {
-    std::string name = (fs::temp_directory_path() / "bench_session_XXXXXX").string();
-    if (!mkdtemp(name.data())) must(Error{ErrorKind::environment, "bench", name, "can't be made"});
-    root_ = name;
-  }
-  ~Models() { fs::remove_all(root_); }
-
-  std::string path(const std::string& model) {
-    const std::string folder = root_ + "/" + model, file = folder + "/model.onnx";
-    if (fs::exists(file)) return file;
-    if (model == "one-node") {
-      fs::create_directories(folder);
-      cli::ModelSpec spec;
-      spec.name = model;
-      spec.inputs = {{"x", model::DType::f32, {cli::fixed(1)}}};
-      spec.outputs = {{"y", model::DType::f32, {cli::fixed(1)}}};
-      spec.node("Neg", {"x"}, "y");
-      std::ofstream(file, std::ios::binary) << cli::onnx_bytes(spec, {}, "model.data", {});
-    } else {
-      must(cli::generate_model({.preset = model, .directory = folder}));
-    }
-    return file;
-  }
-
- private:
-  std::string root_;
-};
-Models& models() {
-  static Models made;
-  return made;
-}
 
 // A context that is run again and again: a decoder's next token, or one number.
 class Input {

@@ -56,6 +56,12 @@ void GatedDevice::open_all() {
   changed_.notify_all();
 }
 
+void GatedDevice::close_all() {
+  MutexLock lock(mutex_);
+  all_open_ = false;
+  opened_.clear();
+}
+
 void GatedDevice::wait_started(size_t count) {
   MutexLock lock(mutex_);
   while (started_.size() < count) changed_.wait(mutex_);

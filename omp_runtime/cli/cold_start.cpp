@@ -31,6 +31,7 @@ Status drop_model_pages(const std::string& model_path) {
 Error restart_cold(const std::string& model_path, const Process& process) {
   if (Status status = drop_model_pages(model_path); !status) return status.error();
   std::vector<char*> arguments;
+  arguments.reserve(process.command.size() + 2);
   for (const std::string& argument : process.command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(const_cast<char*>(kPageCacheDropped));
   arguments.push_back(nullptr);

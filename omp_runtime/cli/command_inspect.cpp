@@ -126,8 +126,9 @@ Result<std::shared_ptr<const plan::PreparedExecutionPlan>> build(
   return plan::build_plan(model, options);
 }
 
-// The bytes of a first run with these choices. A decoder without a prompt is asked for one token; nothing, where other
-// inputs have dimensions that nobody gave.
+// The bytes of a first run with these choices, step by step. A decoder without a prompt is asked for one token; which
+// tokens it gives nobody knows yet, so each is taken for id 0. Nothing, where other inputs have dimensions that nobody
+// gave.
 Result<std::optional<session::Accounting>> predict(const std::shared_ptr<const plan::PreparedExecutionPlan>& plan,
                                                    const RunChoices& choices) {
   RunCommand run;
@@ -140,9 +141,13 @@ Result<std::optional<session::Accounting>> predict(const std::shared_ptr<const p
   if (!maker) return maker.error();
   const Result<std::unique_ptr<Invocation>> invocation = maker->invocation();
   if (!invocation) return invocation.error();
-  (*invocation)->begin_step();
-  Result<session::Accounting> accounting = session::predict_accounting(plan, (*invocation)->context, choices.runtime,
-                                                                       choices.session, prepares_all(choices, *plan));
+  std::vector<exec::RuntimeContext> runs;
+  while ((*invocation)->begin_step()) {
+    runs.push_back((*invocation)->context);
+    (*invocation)->pretend_step();
+  }
+  Result<session::Accounting> accounting =
+      session::predict_accounting(plan, runs, choices.runtime, choices.session, prepares_all(choices, *plan));
   if (!accounting) return accounting.error();
   return std::optional(*std::move(accounting));
 }

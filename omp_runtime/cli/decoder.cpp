@@ -93,13 +93,22 @@ class DecoderInvocation final : public Invocation {
     OMPIPE_CHECK(logits != nullptr, "a run without its logits");
     const Result<int64_t> token = greedy_token(logits->view);
     if (!token) return token.error();
-    past_ += int64_t(pending_.size());
-    pending_.assign(1, *token);
-    --tokens_left_;
+    advance(*token);
     return std::optional(*token);
   }
 
+  void pretend_step() override {
+    for (exec::KvBinding& cache : context.caches) cache.length += int64_t(pending_.size());
+    advance(0);
+  }
+
  private:
+  void advance(int64_t token) {
+    past_ += int64_t(pending_.size());
+    pending_.assign(1, token);
+    --tokens_left_;
+  }
+
   void add_input(const model::ResolvedModel& model, int32_t port, int& slot) {
     slot = model::kNone;
     if (port == model::kNone) return;

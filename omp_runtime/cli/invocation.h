@@ -22,6 +22,8 @@ class Invocation {
   // After a step that succeeded: the token that it gave, if it is a decoder's. Errors: bad_model for logits that can't
   // be read.
   virtual Result<std::optional<int64_t>> end_step() = 0;
+  // Instead of running the step that has begun: it counts as done, and its token, which only a run can tell, as 0.
+  virtual void pretend_step() = 0;
   exec::RuntimeContext context;
 };
 

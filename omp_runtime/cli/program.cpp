@@ -40,6 +40,7 @@ int exit_status(const Error& error) {
     case ErrorKind::cannot_fit:
       return 4;
     case ErrorKind::environment:
+    case ErrorKind::busy:
       return 1;
     case ErrorKind::cancelled:
       return 130;

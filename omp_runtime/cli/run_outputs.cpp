@@ -62,6 +62,7 @@ Status write_outputs(const std::string& directory, const std::vector<exec::Named
                  .errno_value = failure.value()};
   }
   std::vector<std::string> names;
+  names.reserve(outputs.size());
   for (const exec::NamedTensor& output : outputs) names.push_back(output.name);
   const std::vector<std::string> files = output_file_names(names);
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -372,8 +372,8 @@ Status OmpTasks::probe(int team) {
 
 void OmpTasks::region(std::promise<Status>& opened) {
   omp_set_dynamic(0);
-  Status status = check_environment(threads_, io_threads_);
-  if (status.ok()) {
+  Status allowed = check_environment(threads_, io_threads_);
+  if (allowed.ok()) {
 #pragma omp parallel num_threads(threads_ + 1)
     {
       const KeptMask mask;
@@ -389,9 +389,9 @@ void OmpTasks::region(std::promise<Status>& opened) {
 #pragma omp barrier
       if (thread == 0) {
         hot_.place(bound_, mask.mask());
-        status = probe(omp_get_num_threads());
-        const bool ready = status.ok();
-        opened.set_value(std::move(status));
+        Status probed = probe(omp_get_num_threads());
+        const bool ready = probed.ok();
+        opened.set_value(std::move(probed));
         if (ready) coordinate();
         stopped_.store(true);
         ledger_.wake_all();
@@ -401,7 +401,7 @@ void OmpTasks::region(std::promise<Status>& opened) {
       }
     }
   } else {
-    opened.set_value(std::move(status));
+    opened.set_value(std::move(allowed));
   }
 }
 

@@ -51,11 +51,11 @@ void Policy::settle(SessionState& session, plan::ObjectId id) {
   if (object.live_loads > 0 || object.aux_pending > 0) return;
   object.doomed = true;
   object.aux.reset();
+  reached(session, id);
   forget_in_flight(session, id);
   if (object.error) fail_waiting(session, id);
   open_publish(std::exchange(object.token, -1));
-  ++session.leaving;
-  leaving_bytes_ += session.need_of(id)[Domain::prepared];
+  leaves(session, id);
   if (object.error) object_settled(session, id, object.error);
   if (effects_.discard(session, id, session.store->give_up(id))) discarded(session, id);
 }
@@ -91,7 +91,7 @@ bool Policy::is_wanted(const SessionState& session, plan::ObjectId id) const {
   };
   const auto uses = [&](const std::unique_ptr<Invocation>& invocation) {
     return invocation->session == &session && !invocation->error &&
-           session.plan->next_use(id, invocation->created) != plan::kNone;
+           invocation->counter.distance(*session.plan, id) >= 0;
   };
   return std::any_of(preparations_.begin(), preparations_.end(), prepares) ||
          std::any_of(live_.begin(), live_.end(), uses);

@@ -37,8 +37,25 @@ class SizedWork : public InvocationWork {
   arenas::Allocation block_;
 };
 
-// The sequential scheduler and the I/O service in one, for a policy with one session and one invocation: tasks in the
-// order in which they were opened, a read only when no task is ready. Its observer keeps the accounts.
+// Of a segment that chooses, without the data that it would look at: the branch with more to prepare, one pass of a
+// Loop's body.
+int32_t likely_choice(const plan::PreparedExecutionPlan& plan, plan::SegmentId id) {
+  const plan::Segment& segment = plan.segments[size_t(id)];
+  if (segment.next.size() < 2) return 0;
+  const plan::Step step = plan.actions[size_t(segment.end) - 1].step;
+  if (step == plan::Step::enter) return 0;
+  if (step == plan::Step::repeat) return 1;
+  uint64_t bytes[2] = {0, 0};
+  for (const plan::Range& range : plan.ranges) {
+    if (range.head != segment.end - 1) continue;
+    for (plan::SegmentId s = range.begin; s < range.end; ++s)
+      bytes[range.begin == segment.next[0] ? 0 : 1] += plan.gangs[size_t(s)].prepared_bytes;
+  }
+  return bytes[1] > bytes[0] ? 1 : 0;
+}
+
+// The sequential scheduler and the I/O service in one, for a policy with one session and one invocation at a time:
+// tasks in the order in which they were opened, a read only when no task is ready. Its observer keeps the accounts.
 class Prediction : private schedule::Scheduler, private Effects, private Observer {
  public:
   Prediction(const PolicyOptions& options, const MemoryLimits& limits)
@@ -71,6 +88,7 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
   }
 
   CompletionRef run(const exec::Frame& frame, std::vector<RowFetch> rows) {
+    outputs_.clear();
     auto invocation = std::make_unique<Invocation>();
     auto completion = make_completion();
     invocation->session = session_.get();
@@ -94,8 +112,10 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
     }
   }
 
+  // After a run and all that it has left under way.
+  void end_run() { end_step(); }
+
   Accounting finish() && {
-    end_step();
     accounting_.usage = budget_.usage();
     accounting_.evictions = policy_.counters().evictions;
     accounting_.rematerialised = policy_.counters().rematerialised;
@@ -121,7 +141,9 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
       return;
     }
     Invocation& invocation = policy_.invocation(task.token);
-    invocation.times[size_t(chain_done_++) % schedule::kSegmentsAhead] = {.start_ns = 1, .end_ns = 1};
+    const size_t place = invocation.next_to_run++ % schedule::kSegmentsAhead;
+    invocation.times[place] = {.start_ns = 1, .end_ns = 1};
+    invocation.chosen[place] = likely_choice(*session_->plan, invocation.segments[place]);
     chain_.pop_front();
     if (!chain_.empty() && chain_.front().empty()) ready_.push_back({false, task.token});
     policy_.segment_done(task.token);
@@ -178,12 +200,14 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
     return std::erase_if(reads_, [&](const ReadOrder& order) { return order.id == id; }) > 0;
   }
   bool discard(SessionState&, plan::ObjectId, arenas::Allocation) override { return true; }
+  arenas::Allocation keep(SessionState&, plan::ObjectId) override { return {}; }
   Observer& observer() override { return *this; }
   int32_t executor() const override { return 0; }
 
   // Observer
   void on_milestone(Milestone, uint64_t) noexcept override {}
   void on_task(const TaskEvent& event) noexcept override {
+    note();
     switch (event.kind) {
       case TaskKind::evict:
         step_.evicted.push_back(event.object);
@@ -225,7 +249,6 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
   std::vector<ReadOrder> reads_;  // in the order of submission
   SlotToken slot_ = -1;
   std::deque<std::vector<PublishToken>> chain_;  // created segments that have not run: the gates they still wait for
-  uint64_t chain_done_ = 0;
   AccountingStep step_;
   Accounting accounting_;
 };
@@ -239,7 +262,7 @@ Status status_of(Completion& completion) {
 }  // namespace
 
 Result<Accounting> predict_accounting(const std::shared_ptr<const plan::PreparedExecutionPlan>& plan,
-                                      const exec::RuntimeContext& context, const RuntimeOptions& runtime,
+                                      std::span<const exec::RuntimeContext> runs, const RuntimeOptions& runtime,
                                       const SessionOptions& session, bool prepares) {
   RuntimeOptions options = runtime;
   if (options.threads == 0) {
@@ -250,8 +273,6 @@ Result<Accounting> predict_accounting(const std::shared_ptr<const plan::Prepared
   if (Status status = tokens_suffice(options, *plan); !status.ok()) return status.error();
   PolicyOptions policy = policy_options(options);
   policy.hot = false;  // it has no threads to run so; what a kept frame holds is retained by the arenas instead
-  exec::Frame frame(plan, policy.threads);
-  if (Status status = frame.bind(context); !status.ok()) return status.error();
   Prediction prediction(policy, options.limits);
   if (Status status = prediction.bind(plan, session, prepared_layout(options.limits)); !status.ok())
     return status.error();
@@ -259,12 +280,17 @@ Result<Accounting> predict_accounting(const std::shared_ptr<const plan::Prepared
   if (prepares) preparation = prediction.prepare();
   if (prepares && session.mode == Mode::eager) prediction.drain();
   const std::vector<RowTable> tables = row_tables(*plan, session.verify);
-  const CompletionRef run = prediction.run(frame, row_fetches(tables, context));
-  prediction.drain();
-  if (preparation) {
-    if (Status status = status_of(*preparation); !status.ok()) return status.error();
+  exec::Frame frame(plan, policy.threads);  // every run's: a session takes the one that the last run gave back
+  for (const exec::RuntimeContext& context : runs) {
+    if (Status status = frame.bind(context); !status.ok()) return status.error();
+    const CompletionRef run = prediction.run(frame, row_fetches(tables, context));
+    prediction.drain();
+    if (preparation) {
+      if (Status status = status_of(*preparation); !status.ok()) return status.error();
+    }
+    if (Status status = status_of(*run); !status.ok()) return status.error();
+    prediction.end_run();
   }
-  if (Status status = status_of(*run); !status.ok()) return status.error();
   return std::move(prediction).finish();
 }
 

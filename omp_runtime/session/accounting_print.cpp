@@ -33,6 +33,7 @@ struct Names {
 
 std::string residency_action(const Names& names, const AccountingStep& step) {
   std::vector<std::string> parts;
+  parts.reserve(step.evicted.size() + step.rows_of.size() + 1);
   for (plan::ObjectId id : step.evicted) parts.push_back("evict " + names.object(id));
   for (plan::ObjectId id : step.rows_of) parts.push_back("rows of " + names.object(id));
   if (step.published != plan::kNone) parts.push_back("publish " + names.object(step.published));

@@ -1,4 +1,4 @@
-// Admission: bytes and tokens first, then gates and reads; second chunks and look-ahead only into room that is free.
+// Admission: bytes and tokens first, then gates and reads; second chunks only into room that is free.
 #include <algorithm>
 
 #include "policy.h"
@@ -142,42 +142,6 @@ bool Policy::add_chunk(const InFlight& item) {
   }
   submit_chunk(*item.session, item.object, take(free_loads_), std::move(block), std::move(mapped));
   return true;
-}
-
-void Policy::look_ahead() {
-  for (const std::unique_ptr<Invocation>& invocation : live_) {
-    if (!invocation->error && invocation->session->options.mode != Mode::on_demand) look_ahead(*invocation);
-  }
-}
-
-// Admits what the next segments miss, in order, bounded by distance and bytes. Never evicts. The cursor only moves on,
-// so that no call looks at a segment again, until an eviction may have opened a hole.
-void Policy::look_ahead(Invocation& invocation) {
-  SessionState& session = *invocation.session;
-  const auto segments = plan::SegmentId(session.plan->segments.size());
-  if (invocation.evictions_seen != session.evictions) {
-    invocation.evictions_seen = session.evictions;
-    invocation.looked_ahead = invocation.created;
-  }
-  const LookAhead& window = session.options.look_ahead;
-  plan::SegmentId end = segments;
-  if (window.segments) end = std::min(segments, invocation.created + plan::SegmentId(*window.segments));
-  plan::SegmentId segment = std::max(invocation.looked_ahead, invocation.created);
-  uint64_t ahead_bytes = 0;
-  for (plan::SegmentId s = invocation.created; window.bytes && s < segment; ++s) {
-    ahead_bytes += session.plan->gangs[size_t(s)].prepared_bytes;
-  }
-  for (; segment < end; ++segment) {
-    if (window.bytes) {
-      ahead_bytes += session.plan->gangs[size_t(segment)].prepared_bytes;
-      if (ahead_bytes > *window.bytes) break;
-    }
-    for (plan::ObjectId object : session.plan->segments[size_t(segment)].requirements) {
-      if (session.store->state(object) != Residency::absent) continue;
-      if (admit_speculative(session, object, Priority::prefetch) == Grant::refused) return;
-    }
-    invocation.looked_ahead = segment + 1;
-  }
 }
 
 // Priority inheritance: closed gates and queued reads are re-ordered, an opened prepack that has not started is

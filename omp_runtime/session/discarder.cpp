@@ -1,5 +1,7 @@
 #include "discarder.h"
 
+#include <algorithm>
+
 #include "ompipe/arenas/start_thread.h"
 
 namespace ompipe::session {
@@ -21,12 +23,22 @@ Discarder::~Discarder() {
   thread_.join();
 }
 
-void Discarder::discard(arenas::Allocation allocation, std::function<void()> gone) {
+void Discarder::discard(ObjectRef object, arenas::Allocation allocation, std::function<void()> gone) {
   {
     std::lock_guard lock(mutex_);
-    items_.push_back({std::move(allocation), std::move(gone)});
+    items_.push_back({object, std::move(allocation), std::move(gone)});
   }
   changed_.notify_one();
+}
+
+arenas::Allocation Discarder::keep(ObjectRef object) {
+  std::lock_guard lock(mutex_);
+  const auto found =
+      std::find_if(items_.begin(), items_.end(), [&](const Item& item) { return item.object == object; });
+  if (found == items_.end()) return {};
+  arenas::Allocation allocation = std::move(found->allocation);
+  items_.erase(found);
+  return allocation;
 }
 
 void Discarder::run() {

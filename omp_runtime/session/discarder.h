@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "ompipe/arenas/allocation.h"
+#include "policy_state.h"
 
 namespace ompipe::session {
 
@@ -17,11 +18,14 @@ class Discarder {
   Status start();  // once, first; environment when the system refuses the thread
   ~Discarder();    // after everything queued
 
-  // Destroys the allocation on the thread, then calls `gone` there.
-  void discard(arenas::Allocation allocation, std::function<void()> gone);
+  // Destroys an object's allocation on the thread, then calls `gone` there. Any thread.
+  void discard(ObjectRef object, arenas::Allocation allocation, std::function<void()> gone);
+  // Takes the allocation back if its turn has not come: `gone` won't be called. Else none. Any thread.
+  arenas::Allocation keep(ObjectRef object);
 
  private:
   struct Item {
+    ObjectRef object;
     arenas::Allocation allocation;
     std::function<void()> gone;
   };

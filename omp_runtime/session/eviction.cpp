@@ -42,11 +42,11 @@ bool Policy::trim_helps(const DomainBytes& gang) const {
 
 // The gang's bytes, if evicting can make room for them at once. Victims whose pages are given back elsewhere are not
 // followed by more than the gang needs: it is asked for again when they are gone.
-std::optional<arenas::Reservation> Policy::reserve_with_eviction(const DomainBytes& gang) {
+std::optional<arenas::Reservation> Policy::reserve_with_eviction(const DomainBytes& gang, uint64_t age) {
   for (;;) {
     std::optional<arenas::Reservation> reservation = reserve_with_trim(gang);
     if (reservation) return reservation;
-    if (eviction_helps(gang) && !leaving_suffices(gang) && evict_one()) continue;
+    if (eviction_helps(gang) && !leaving_suffices(gang) && evict_one(age)) continue;
     hot_blocked_ = hot_blocked_ || hot_.slots.filled() > 0;
     return {};
   }
@@ -71,6 +71,7 @@ bool Policy::leaving_suffices(const DomainBytes& gang) const {
 bool Policy::fits_without(const DomainBytes& gang, uint64_t leaving) const {
   const arenas::BudgetUsage usage = budget_.usage();
   const arenas::BudgetLimits limits = budget_.limits();
+  leaving = std::min(leaving, usage[Domain::prepared].live_bytes);  // some may have gone and not been reported
   const uint64_t prepared = usage[Domain::prepared].live_bytes + gang[Domain::prepared];
   uint64_t all = 0;
   for (Domain domain : {Domain::preparation, Domain::prepared, Domain::execution, Domain::io})
@@ -79,7 +80,10 @@ bool Policy::fits_without(const DomainBytes& gang, uint64_t leaving) const {
 }
 
 // Whether there would be room if all went that may go: nothing is evicted in vain for a preparation.
-bool Policy::eviction_suffices(const DomainBytes& gang) const {
+bool Policy::eviction_suffices(const DomainBytes& gang) const { return fits_without(gang, evictable_bytes()); }
+
+// Prepared bytes of all that may go, and of what is on its way out.
+uint64_t Policy::evictable_bytes() const {
   uint64_t evictable = leaving_bytes_;
   for (const SessionState* session : sessions_) {
     for (plan::ObjectId id = 0; session->kept == 0 && id < plan::ObjectId(session->objects.size()); ++id) {
@@ -87,7 +91,7 @@ bool Policy::eviction_suffices(const DomainBytes& gang) const {
         evictable += session->need_of(id)[Domain::prepared];
     }
   }
-  return fits_without(gang, evictable);
+  return evictable;
 }
 
 // Of those that may lose something, the session whose object is used again last; null if there is none.
@@ -103,43 +107,79 @@ SessionState* Policy::farthest_session() {
   return from;
 }
 
-// False when nothing may go. A session that hot runs rely on is passed over while another one has something. If none
-// has, the farthest stays closed, so that its runs come to an end and new ones queue by age.
-bool Policy::evict_one() {
+// Returns the prepared bytes that go; 0 when nothing may. A session that hot runs rely on is passed over while another
+// one has something. If none has, the farthest stays closed for whoever insists, so that its runs come to an end and
+// new ones queue by age.
+uint64_t Policy::evict_one(uint64_t age, bool insists) {
   for (SessionState* session : sessions_) session->passed_over = false;
   SessionState* pinned = nullptr;
   while (SessionState* const from = farthest_session()) {
-    if (close_gate(*from)) {
-      evict(*from, from->evictable.top());
-      return true;
-    }
+    if (close_gate(*from)) return evict(*from, from->evictable.top(), age);
     arm(*from);
     from->passed_over = true;
     if (!pinned) pinned = from;
   }
-  if (!pinned) return false;
+  if (!pinned || !insists) return 0;
   pinned->gate_held = true;
-  if (!close_gate(*pinned)) return false;
-  evict(*pinned, pinned->evictable.top());
-  return true;
+  return close_gate(*pinned) ? evict(*pinned, pinned->evictable.top(), age) : 0;
 }
 
 // The session's gate is closed, and nobody has claimed it.
-void Policy::evict(SessionState& session, plan::ObjectId id) {
-  const uint64_t start_ns = now_ns();
+uint64_t Policy::evict(SessionState& session, plan::ObjectId id, uint64_t age) {
   OMPIPE_CHECK(!session.gate.is_open(), "an eviction from a session that runs hot");
   session.evictable.remove(id);
+  reached(session, id);
   --session.resident;
   ++session.evictions;
-  ++session.leaving;
-  leaving_bytes_ += session.need_of(id)[Domain::prepared];
+  session.objects[size_t(id)].evicted_for = age;
+  session.objects[size_t(id)].evicted_ns = now_ns();
+  leaves(session, id);
   ++counters_.evictions;
   if (effects_.discard(session, id, session.store->evict(id))) discarded(session, id);
+  return session.need_of(id)[Domain::prepared];
+}
+
+// Its pages are being given back from now on.
+void Policy::leaves(SessionState& session, plan::ObjectId id) {
+  ++session.leaving;
+  leaving_bytes_ += session.need_of(id)[Domain::prepared];
+  leaving_.push_back({&session, id});
+}
+
+// The event is told now: until then it may come back.
+void Policy::discarded(SessionState& session, plan::ObjectId id) {
+  const bool evicted = session.store->state(id) == Residency::evicting;
+  session.store->gone(id, session.objects[size_t(id)].error ? Residency::failed : Residency::absent);
+  has_left(session, id);
+  if (!evicted) return;
   TaskEvent event = object_event(TaskKind::evict, session, id);
   event.bytes = session.plan->objects[size_t(id)].bytes;
-  event.queued_ns = event.start_ns = start_ns;
+  event.queued_ns = event.start_ns = session.objects[size_t(id)].evicted_ns;
   event.end_ns = now_ns();
   effects_.observer().on_task(event);
+}
+
+void Policy::has_left(SessionState& session, plan::ObjectId id) {
+  --session.leaving;
+  leaving_bytes_ -= session.need_of(id)[Domain::prepared];
+  std::erase(leaving_, ObjectRef{&session, id});
+  for (Release& release : releases_) std::erase(release.leaving, ObjectRef{&session, id});
+}
+
+// An evicted object is asked for before its pages have begun to go: it stays, unless it made room for an elder. Else
+// whoever asks waits until it is gone.
+bool Policy::keep(SessionState& session, plan::ObjectId id, uint64_t age) {
+  if (session.store->state(id) != Residency::evicting || age > session.objects[size_t(id)].evicted_for) return false;
+  arenas::Allocation allocation = effects_.keep(session, id);
+  if (!allocation) return false;
+  session.store->keep(id, std::move(allocation));
+  has_left(session, id);
+  ++session.resident;
+  if (!session.index_stale) session.evictable.set(id, eviction_key(session, id));
+  --counters_.evictions;
+  ++counters_.kept;
+  arm(session);
+  return true;
 }
 
 // The predicted time of the next use, in segments on the session's clock: the nearest over its live invocations, each
@@ -155,10 +195,7 @@ uint64_t Policy::eviction_key(const SessionState& session, plan::ObjectId id) co
                          : kNoLiveRun;
   for (const std::unique_ptr<Invocation>& invocation : live_) {
     if (invocation->session != &session) continue;
-    const plan::SegmentId next = session.plan->next_use(id, invocation->created);
-    const uint64_t step =
-        next != plan::kNone ? uint64_t(next) : segments + uint64_t(session.plan->objects[size_t(id)].uses.front());
-    nearest = std::min(nearest, invocation->step_offset + step);
+    nearest = std::min(nearest, invocation->step_offset + invocation->counter.step_of_next_use(*session.plan, id));
   }
   return nearest;
 }

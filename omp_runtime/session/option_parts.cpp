@@ -20,6 +20,18 @@ arenas::BudgetLimits budget_limits(const MemoryLimits& limits) {
   return result;
 }
 
+MemoryLimits memory_limits(const arenas::BudgetLimits& limits, uint64_t io_inflight_bytes, uint64_t retained_bytes) {
+  return {.global_bytes = limits.global_bytes,
+          .preparation_bytes = limits.domain_bytes[Domain::preparation],
+          .prepared_bytes = limits.domain_bytes[Domain::prepared],
+          .mapped_bytes = limits.domain_bytes[Domain::mapped],
+          .execution_bytes = limits.domain_bytes[Domain::execution],
+          .io_bytes = limits.domain_bytes[Domain::io],
+          .io_inflight_bytes = io_inflight_bytes,
+          .critical_reserve_bytes = limits.critical_reserve_bytes,
+          .retained_bytes = retained_bytes};
+}
+
 arenas::BlockArenaOptions block_arena(Domain domain, const MemoryLimits& limits, const arenas::MemoryBinding& binding) {
   return {.domain = domain, .retention_cap_bytes = limits.retained_bytes, .binding = binding};
 }

@@ -11,6 +11,9 @@ namespace ompipe::session {
 
 arenas::BudgetLimits budget_limits(const MemoryLimits& limits);
 
+// The other way round, with what isn't the budget's.
+MemoryLimits memory_limits(const arenas::BudgetLimits& limits, uint64_t io_inflight_bytes, uint64_t retained_bytes);
+
 // One rule for the three arenas of blocks.
 arenas::BlockArenaOptions block_arena(arenas::Domain domain, const MemoryLimits& limits,
                                       const arenas::MemoryBinding& binding);

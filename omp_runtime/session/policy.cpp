@@ -32,7 +32,9 @@ SessionState::SessionState(std::shared_ptr<const plan::PreparedExecutionPlan> th
       options(the_options),
       store(std::move(the_store)),
       objects(plan->objects.size()),
-      evictable(plan->objects.size()) {
+      evictable(plan->objects.size()),
+      window(
+          plan::SegmentId(std::min(plan->segments.size(), size_t(options.look_ahead.segments.value_or(INT32_MAX))))) {
   for (const plan::Segment& segment : plan->segments) {
     DomainBytes gang;
     for (plan::ObjectId object : segment.requirements) {
@@ -167,19 +169,16 @@ TaskEvent Policy::object_event(TaskKind kind, const SessionState& session, plan:
           .name = session.plan->objects[size_t(id)].name};
 }
 
-void Policy::discarded(SessionState& session, plan::ObjectId object) {
-  session.store->gone(object, session.objects[size_t(object)].error ? Residency::failed : Residency::absent);
-  --session.leaving;
-  leaving_bytes_ -= session.need_of(object)[Domain::prepared];
-}
-
 void Policy::pump() {
   do {
     for (SessionState* session : sessions_) session->gate_held = false;
+    keep_to_limits();
     start_invocations();
     if (create_segments() || (withdraw_preparations() && create_segments())) {
       serve_preparations();
       look_ahead();
+    } else {
+      make_way();
     }
     top_up_rows();
     top_up_chunks();
@@ -187,6 +186,7 @@ void Policy::pump() {
     // What a preparation gives back others may wait for.
   } while (finish_preparations() || look_again());
   close_idle_sessions();
+  finish_releases();
   arm_gates();
 }
 
@@ -199,8 +199,8 @@ void Policy::count_in_flight(int64_t bytes) {
   counters_.peak_bytes_in_flight = std::max(counters_.peak_bytes_in_flight, bytes_in_flight_);
 }
 
-Status Policy::fits(const SessionState& session, uint64_t execution_bytes, uint64_t output_bytes) const {
-  const arenas::BudgetLimits limits = budget_.limits();
+Status Policy::fits(const arenas::BudgetLimits& limits, const SessionState& session, uint64_t execution_bytes,
+                    uint64_t output_bytes) {
   DomainBytes need = session.largest_gang;
   need[Domain::execution] = execution_bytes;
   need[Domain::io] = output_bytes;
@@ -231,6 +231,8 @@ std::string Policy::audit() const {
   expect("free slots", free_slots_.size(), slots_.size());
   expect("live invocations", live_.size() + pending_.size(), 0);
   expect("preparations", preparations_.size(), 0);
+  expect("requests for bytes", releases_.size(), 0);
+  expect("objects that leave", leaving_.size(), 0);
   expect("bytes in flight", bytes_in_flight_, 0);
   expect("busy hot slots", hot_.slots.busy(), 0);
   if (sessions_.empty()) expect("hot slots", size_t(hot_.slots.filled()), 0);

@@ -37,6 +37,8 @@ class Effects {
   // Gives an evicted object's pages back: at once (true), or on another thread, followed by the event `discarded`
   // (false).
   virtual bool discard(SessionState& session, plan::ObjectId object, arenas::Allocation allocation) = 0;
+  // Takes back what `discard` is yet to give back, if that has not begun: `discarded` won't come. Else none.
+  virtual arenas::Allocation keep(SessionState& session, plan::ObjectId object) = 0;
   virtual Observer& observer() = 0;
   virtual int32_t executor() const = 0;
 };
@@ -48,7 +50,9 @@ struct PolicyOptions {
 };
 
 struct PolicyCounters {
-  uint64_t promotions = 0, peak_bytes_in_flight = 0, evictions = 0, rematerialised = 0, fallbacks = 0, abandoned = 0;
+  uint64_t promotions = 0, peak_bytes_in_flight = 0, evictions = 0, rematerialised = 0, fallbacks = 0, abandoned = 0,
+           kept = 0;
+  uint64_t replaced = 0;  // evicted for look-ahead
 };
 
 class Policy {
@@ -67,6 +71,12 @@ class Policy {
   void submit(std::unique_ptr<Invocation> invocation);
   void prepare(std::unique_ptr<Preparation> preparation);
   void cancel(Completion& handle);
+  // Requests for bytes back: each ends `done` with a refusal at once, or when they are back. See session.h and
+  // runtime.h, whose functions they are.
+  void evict_named(SessionState& session, const std::string& object, Completion& done);  // by key, or by name
+  void evict_all(SessionState& session, Completion& done);
+  void trim(uint64_t bytes, Completion& done);
+  void set_limits(const arenas::BudgetLimits& limits, Completion& done);
   void read_done(uint64_t id, std::optional<Error> error);
   void prepacked(schedule::LoadToken token);
   void segment_done(schedule::SlotToken slot);
@@ -92,19 +102,16 @@ class Policy {
   static bool is_aux(uint64_t read_id) { return read_id >> 63; }
   static int32_t token_of(uint64_t read_id) { return int32_t(read_id >> 32 & 0x7fffffff); }
 
-  // Whether an invocation of this size can ever run in the session, under the limits in force; cannot_fit with the
-  // numbers.
-  Status fits(const SessionState& session, uint64_t execution_bytes, uint64_t output_bytes) const;
+  // Whether an invocation of this size can ever run in the session, under these limits; cannot_fit with the numbers.
+  static Status fits(const arenas::BudgetLimits& limits, const SessionState& session, uint64_t execution_bytes,
+                     uint64_t output_bytes);
   PolicyCounters counters() const { return counters_; }
   // Empty when nothing is live: tokens, pins, loads, invocations. Serial context.
   std::string audit() const;
 
  private:
   enum class Grant : uint8_t { granted, refused };
-  struct InFlight {
-    SessionState* session;
-    plan::ObjectId object;
-  };
+  using InFlight = ObjectRef;
   // A publish token in use: free again once its gate is open and nobody names it.
   struct PublishGate {
     SessionState* session = nullptr;  // null: rows
@@ -124,6 +131,7 @@ class Policy {
 
   // invocations.cpp
   void refuse(std::unique_ptr<Invocation> invocation, Status status);
+  Status find_slot(const Invocation& invocation) const;
   void start_invocations();
   enum class Start : uint8_t { pending, live, hot, failed };
   Start start(Invocation& invocation);
@@ -131,6 +139,12 @@ class Policy {
   struct SegmentNeed {
     size_t missing = 0;  // tokens of each pool
     arenas::DomainBytes gang;
+  };
+  // The gang that was refused last, until segments are created again.
+  struct Refused {
+    const SessionState* session;
+    plan::SegmentId segment;
+    SegmentNeed need;
   };
   std::optional<SegmentNeed> need_of(Invocation& invocation, const plan::Segment& segment);
   void pin(SessionState& session, const plan::Segment& segment);
@@ -142,7 +156,7 @@ class Policy {
   void taken_back_done(schedule::SlotToken slot);
   void free_slot(schedule::SlotToken slot);
   void finish(Invocation& invocation);
-  void note_segment(Invocation& invocation, plan::SegmentId segment);
+  void note_segment(Invocation& invocation, const Invocation::LiveSegment& reported);
 
   // hot.cpp
   void arm(SessionState& session);
@@ -159,7 +173,7 @@ class Policy {
 
   // preparations.cpp
   void serve_preparations();
-  Status fits(const Preparation& preparation) const;
+  static Status fits(const arenas::BudgetLimits& limits, const Preparation& preparation);
   bool start(Preparation& preparation);
   bool admit_alone(SessionState& session, plan::ObjectId object);
   void advance(Preparation& preparation);
@@ -179,9 +193,25 @@ class Policy {
                     arenas::Reservation mapped);
   void top_up_chunks();
   bool add_chunk(const InFlight& item);
+  void raise(SessionState& session, plan::ObjectId object, Priority priority);
+
+  // window.cpp
   void look_ahead();
   void look_ahead(Invocation& invocation);
-  void raise(SessionState& session, plan::ObjectId object, Priority priority);
+  bool residency_limited() const;
+  plan::SegmentId window_end(const Invocation& invocation) const;
+  Grant admit_ahead(Invocation& invocation, plan::SegmentId segment, plan::ObjectId object);
+  bool residency_full(const arenas::DomainBytes& need) const;
+  bool make_room_ahead(const Invocation& invocation, const arenas::DomainBytes& need);
+  void reached(SessionState& session, plan::ObjectId object);
+  void see_wait(const Invocation& invocation);
+
+  void look_ahead_over(Invocation& invocation);  // flow_ahead.cpp
+
+  // growth.cpp
+  Status room_for(uint64_t execution_bytes, uint64_t output_bytes);
+  bool goes_on(Invocation& invocation, Invocation::LiveSegment& reported);
+  std::optional<Error> grow(Invocation& invocation, const exec::MemoryWanted& wanted);
 
   // rows.cpp
   RowFetch* rows_for(Invocation& invocation, plan::ObjectId object);
@@ -219,21 +249,51 @@ class Policy {
   void abandon_unwanted(SessionState& session);
   void revive(SessionState& session, plan::ObjectId object);
 
-  // eviction.cpp
+  // make_way.cpp
+  struct Room {
+    arenas::DomainBytes bytes;
+    size_t loads = 0, publishes = 0;  // tokens
+    Room& operator+=(const Room& other);
+  };
+  void make_way();
+  bool is_refused(const InFlight& item) const;
+  Room room_of(const InFlight& item) const;
+  bool suffices(const Room& coming, uint64_t evictable) const;
+  bool has_arrived(const InFlight& item) const;
+  void give_up(const InFlight& item);
+
+  // eviction.cpp. For whom an evicted object may stay if it is asked for before its pages go: the invocation of that
+  // age, for whose gang it was chosen, and elders.
+  static constexpr uint64_t kNobody = 0, kAnybody = UINT64_MAX;
   std::optional<arenas::Reservation> reserve_with_trim(const arenas::DomainBytes& gang);
   bool trim_helps(const arenas::DomainBytes& gang) const;
-  std::optional<arenas::Reservation> reserve_with_eviction(const arenas::DomainBytes& gang);
+  std::optional<arenas::Reservation> reserve_with_eviction(const arenas::DomainBytes& gang, uint64_t age = kAnybody);
   bool eviction_helps(const arenas::DomainBytes& gang) const;
   bool leaving_suffices(const arenas::DomainBytes& gang) const;
   bool eviction_suffices(const arenas::DomainBytes& gang) const;
+  uint64_t evictable_bytes() const;
   bool fits_without(const arenas::DomainBytes& gang, uint64_t leaving) const;
   SessionState* farthest_session();
-  bool evict_one();
-  void evict(SessionState& session, plan::ObjectId object);
+  uint64_t evict_one(uint64_t age, bool insists = true);
+  uint64_t evict(SessionState& session, plan::ObjectId object, uint64_t age);
   uint64_t eviction_key(const SessionState& session, plan::ObjectId object) const;
   void refresh_index(SessionState& session);
   void used(SessionState& session, plan::ObjectId object);
+  void leaves(SessionState& session, plan::ObjectId object);
+  void has_left(SessionState& session, plan::ObjectId object);
+  bool keep(SessionState& session, plan::ObjectId object, uint64_t age);
   void close_idle_sessions();
+
+  // release.cpp
+  Status may_evict(const SessionState& session, plan::ObjectId object) const;
+  void evict_idle(SessionState& session, const std::vector<plan::ObjectId>& objects, Completion& done);
+  void shrink(uint64_t bytes);
+  void finish_releases();
+
+  // limits.cpp
+  Status suffice(const arenas::BudgetLimits& limits, uint64_t execution_bytes, uint64_t output_bytes) const;
+  bool within_limits();
+  void keep_to_limits();
 
   // Reads of one submission have consecutive sequence numbers, so that the first one names them all.
   static uint64_t read_id(bool aux, int32_t token, uint32_t sequence) {
@@ -257,6 +317,7 @@ class Policy {
   std::vector<SessionState*> sessions_;
   std::vector<std::unique_ptr<Invocation>> live_, pending_;  // by age
   std::vector<std::unique_ptr<Preparation>> preparations_;
+  std::vector<Release> releases_;
   std::vector<Load> loads_;
   std::vector<Slot> slots_;
   std::vector<PublishGate> publishes_;              // by publish token
@@ -265,9 +326,11 @@ class Policy {
   std::vector<schedule::LoadToken> free_loads_, ready_;  // ready_: arrived, gate closed
   std::vector<schedule::PublishToken> free_publishes_;
   std::vector<schedule::SlotToken> free_slots_;
+  std::optional<Refused> refused_;
   int open_ = 0;  // opened prepacks that have not reported, no-ops apart
   uint64_t bytes_in_flight_ = 0, last_task_ = 0;
-  uint64_t leaving_bytes_ = 0;  // prepared, of evicted objects whose pages are being given back
+  std::vector<ObjectRef> leaving_;  // evicted or given up, with pages that are being given back
+  uint64_t leaving_bytes_ = 0;      // prepared, of these
   uint32_t sequence_ = 0;
   PolicyCounters counters_;
   HotShared hot_;

@@ -16,6 +16,7 @@
 #include "hot_gate.h"
 #include "ompipe/arenas/block_arena.h"
 #include "ompipe/arenas/window.h"
+#include "ompipe/exec/frame.h"
 #include "ompipe/io/payload.h"
 #include "ompipe/plan/plan.h"
 #include "ompipe/schedule/limits.h"
@@ -23,6 +24,8 @@
 #include "ompipe/session/observer.h"
 #include "ompipe/session/options.h"
 #include "ompipe/store/prepared_store.h"
+#include "program_counter.h"
+#include "window.h"
 
 namespace ompipe::session {
 
@@ -37,10 +40,17 @@ class InvocationWork {
   virtual std::span<const uint64_t> output_bytes() const = 0;  // 0: nothing to allocate for that output
   // Before the first segment. `outputs` is parallel to output_bytes().
   virtual void attach(arenas::Allocation block, std::vector<arenas::Allocation> outputs) = 0;
+  // Whether the segment may lack memory. After its report: what it lacks; once it has that it goes on as another task.
+  virtual bool may_grow(plan::SegmentId) const { return false; }
+  virtual exec::MemoryWanted wanted() const { return {}; }
+  virtual void grow(const exec::MemoryWanted&, arenas::Allocation) {}
   // After the last one has reported, whatever happened: the outputs go to the caller if it succeeded. Its memory goes
   // back when it is destroyed.
   virtual void finish(bool succeeded) = 0;
 };
+
+// What it takes of the ExecutionArena and of the IOArena, as these round it.
+arenas::DomainBytes memory_of(const InvocationWork& work);
 
 // The recipe `rows` of one segment's table: of each source of the object the digest slices that hold the rows asked
 // for, read to their own places in a window, each checked against its hash. Nothing becomes resident.
@@ -70,14 +80,18 @@ struct Invocation {
   std::unique_ptr<InvocationWork> work;
   CompletionRef completion;
   uint64_t age = 0;
-  schedule::SlotToken slot = -1;  // -1: pending
-  plan::SegmentId created = 0, done = 0;
-  uint64_t step_offset = 0;  // the session's clock when it started
+  bool refuse_without_slot = false;  // as its caller chose
+  schedule::SlotToken slot = -1;     // -1: pending
+  ProgramCounter counter;            // of the segments that have been created
+  uint32_t done = 0;                 // tasks that have reported
+  uint64_t step_offset = 0;          // the session's clock when it started
   plan::SegmentId looked_ahead = 0;
   uint64_t evictions_seen = 0;
   struct LiveSegment {
     plan::SegmentId segment = -1;
     std::vector<schedule::PublishToken> named;
+    uint32_t task = 0;  // of the invocation's, from 0
+    int64_t trip = -1;  // the pass of the innermost Loop around it; -1: there is none
   };
   std::vector<RowFetch> rows;     // of its tables, in the order of segments; never resized after submission
   std::vector<LiveSegment> live;  // at most schedule::kSegmentsAhead, oldest first; those taken back are not
@@ -85,11 +99,29 @@ struct Invocation {
 
   // Shared with the bodies of its chain, which run one after the other.
   std::atomic<bool> suppressed{false};  // a body has failed: those after it do nothing
-  plan::SegmentId next_to_run = 0;
-  // Of segment s at s % kSegmentsAhead: written by its body, read after it has reported.
+  uint32_t next_to_run = 0;             // task
+  // Of task t at t % kSegmentsAhead. Written before its creation:
+  std::array<plan::SegmentId, schedule::kSegmentsAhead> segments{};
+  // Written by its body, read after it has reported.
+  std::array<int32_t, schedule::kSegmentsAhead> chosen{};
   std::array<std::optional<Error>, schedule::kSegmentsAhead> body_errors;
   std::array<BodyTimes, schedule::kSegmentsAhead> times;
   uint64_t ready_since_ns = 0;  // the chain's last end, or its start
+};
+
+struct ObjectRef {
+  SessionState* session;
+  plan::ObjectId object;
+
+  bool operator==(const ObjectRef&) const = default;
+};
+
+// A caller who has asked for bytes back, and waits until they are.
+struct Release {
+  Completion* done = nullptr;            // the caller's
+  std::vector<ObjectRef> leaving;        // whose pages have to go first
+  bool limits = false;                   // and until what is live is within the limits in force
+  std::optional<uint64_t> down_to = {};  // and what is counted has been looked at once more
 };
 
 struct Preparation {
@@ -118,8 +150,11 @@ struct ObjectState {
   std::optional<Error> error;
   bool abandoned = false;  // nobody wants its load any more; whoever asks for it may have it, unless it is doomed
   bool doomed = false;     // its load failed or has lost a read: it ends when all that is on its way has reported
+  bool ahead = false;      // read by look-ahead, and no segment that needs it has been created since
   uint64_t last_use = 0;
   bool loaded_before = false;
+  uint64_t evicted_ns = 0;
+  uint64_t evicted_for = 0;  // the age up to which an invocation may have it back while its discard has not begun
 };
 
 struct SessionState {
@@ -140,7 +175,9 @@ struct SessionState {
   bool index_stale = false;  // keys must be computed anew before the next eviction
   uint64_t clock = 0;        // segments, in the pace of its foremost invocation
   uint64_t evictions = 0;
-  int kept = 0;  // > 0: nothing of it may be evicted
+  Window window;
+  uint64_t ahead_bytes = 0;  // prepared, of objects that are `ahead`
+  int kept = 0;              // > 0: nothing of it may be evicted
   int live_invocations = 0, pending = 0, preparations = 0, in_flight = 0, leaving = 0;
   size_t resident = 0;
   bool fully_prepared = false;

@@ -15,7 +15,6 @@
 
 namespace ompipe::session {
 
-using arenas::BlockArena;
 using arenas::Domain;
 using schedule::Message;
 
@@ -90,6 +89,7 @@ RuntimeCore::RuntimeCore(const RuntimeOptions& options, arenas::Topology topolog
       preparation_(budget_, block_arena(Domain::preparation, options.limits, binding(Domain::preparation))),
       execution_(budget_, block_arena(Domain::execution, options.limits, binding(Domain::execution))),
       io_arena_(budget_, block_arena(Domain::io, options.limits, binding(Domain::io))),
+      retained_limit_bytes_(options.limits.retained_bytes),
       policy_(policy_options(options), budget_, preparation_, execution_, io_arena_, *this),
       hot_runs_(policy_.hot(), *this) {}
 
@@ -229,17 +229,19 @@ void RuntimeCore::check_slice(Load& load, schedule::Worker& worker) {
 
 void RuntimeCore::segment(schedule::SlotToken slot, schedule::Worker& worker) noexcept {
   Invocation& invocation = policy_.invocation(slot);
-  const plan::SegmentId segment = invocation.next_to_run++;
-  BodyTimes& times = invocation.times[size_t(segment) % schedule::kSegmentsAhead];
+  const size_t place = invocation.next_to_run++ % schedule::kSegmentsAhead;
+  const plan::SegmentId segment = invocation.segments[place];
+  BodyTimes& times = invocation.times[place];
   times = {};
   if (invocation.suppressed.load()) return;
   const BodyClock clock(worker);
+  auto& work = static_cast<FrameWork&>(*invocation.work);
   const Status status =
-      static_cast<FrameWork&>(*invocation.work)
-          .run_segment(segment, *invocation.session->store, invocation.rows, worker, scheduler_->threads());
+      work.run_segment(segment, *invocation.session->store, invocation.rows, worker, scheduler_->threads());
   times = clock.stop();
+  invocation.chosen[place] = work.chosen();
   if (status.ok()) return;
-  invocation.body_errors[size_t(segment) % schedule::kSegmentsAhead] = status.error();
+  invocation.body_errors[place] = status.error();
   invocation.suppressed.store(true);
 }
 
@@ -284,10 +286,14 @@ bool RuntimeCore::discard(SessionState& session, plan::ObjectId object, arenas::
     allocation.reset();
     return true;
   }
-  discarder_->discard(std::move(allocation), [this, &session, object] {
+  discarder_->discard({&session, object}, std::move(allocation), [this, &session, object] {
     scheduler_->post({.kind = discard_finished, .id = object, .payload = &session});
   });
   return false;
+}
+
+arenas::Allocation RuntimeCore::keep(SessionState& session, plan::ObjectId object) {
+  return discarder_->keep({&session, object});
 }
 
 void RuntimeCore::complete(io::Completion completion) noexcept {

@@ -29,6 +29,8 @@ class RuntimeCore : public schedule::Director, public Effects, public HotHost, p
   void submit(std::unique_ptr<Preparation> preparation);
   // Any thread but the runtime's own: runs `function` in the serial context and waits for it.
   void call(std::function<void()> function);
+  // The same for an event of the policy's that ends a completion, and waits for that.
+  Status ask(const std::function<void(Completion&)>& event);
 
   const HomeProcess& home() const { return home_; }
   const RuntimeOptions& options() const { return options_; }
@@ -37,6 +39,9 @@ class RuntimeCore : public schedule::Director, public Effects, public HotHost, p
   Policy& policy() { return policy_; }
   HotRuns& hot_runs() { return hot_runs_; }
   int workers() const { return scheduler_->threads(); }
+  MemoryLimits limits() const;
+  Status set_limits(const MemoryLimits& limits);
+  Result<uint64_t> trim(uint64_t bytes);
   RuntimeFigures figures();
   Status audit();
 
@@ -56,6 +61,7 @@ class RuntimeCore : public schedule::Director, public Effects, public HotHost, p
   void promote_read(uint64_t id, Priority priority) override;
   bool withdraw_read(uint64_t id) override;
   bool discard(SessionState& session, plan::ObjectId object, arenas::Allocation allocation) override;
+  arenas::Allocation keep(SessionState& session, plan::ObjectId object) override;
   Observer& observer() override { return *observer_; }
   int32_t executor() const override { return executor_; }
 
@@ -96,8 +102,9 @@ class RuntimeCore : public schedule::Director, public Effects, public HotHost, p
   Observer* observer_;
   std::unique_ptr<io::Device> own_device_;
   io::Device* device_;
-  arenas::Budget budget_;
+  arenas::Budget budget_;  // the limits in force, but for what arenas may keep
   arenas::BlockArena preparation_, execution_, io_arena_;
+  std::atomic<uint64_t> retained_limit_bytes_;
   Policy policy_;
   HotRuns hot_runs_;
   bool fallback_used_ = false;

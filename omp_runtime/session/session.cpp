@@ -78,7 +78,7 @@ Result<std::unique_ptr<RuntimeSession>> RuntimeSession::open(std::shared_ptr<Run
   if (Status status = tokens_suffice(core.options(), **plan); !status.ok()) return status.error();
 
   Result<std::unique_ptr<store::PreparedStore>> store = store::PreparedStore::create(
-      *plan, core.budget(), prepared_layout(core.options().limits), core.binding(arenas::Domain::prepared));
+      *plan, core.budget(), prepared_layout(core.limits()), core.binding(arenas::Domain::prepared));
   if (!store.ok()) return store.error();
   auto state = std::make_unique<SessionState>(*plan, options, std::move(*store));
   SessionState* const bound = state.get();
@@ -105,9 +105,8 @@ RuntimeSession::~RuntimeSession() {
     leave_alone(core_);
     return;
   }
-  Completion closed;
-  core_->core().call([&] { core_->core().policy().close(core_->state(), closed); });
-  closed.wait();
+  OMPIPE_CHECK(
+      core_->core().ask([&](Completion& closed) { core_->core().policy().close(core_->state(), closed); }).ok());
 }
 
 ExecutionHandle RuntimeSession::PrepareAsync() {
@@ -132,16 +131,16 @@ void let_go(exec::RuntimeContext& context) {
 
 }  // namespace
 
-Status RuntimeSession::Run(exec::RuntimeContext& context) {
+Status RuntimeSession::Run(exec::RuntimeContext& context, const RunOptions& options) {
   RuntimeCore& core = core_->core();
   if (!core.home().left()) {
     let_go(context);
     if (std::optional<Status> status = core.hot_runs().run_now(core_->state(), context)) return *std::move(status);
   }
-  return RunAsync(context).Wait();
+  return RunAsync(context, options).Wait();
 }
 
-ExecutionHandle RuntimeSession::RunAsync(exec::RuntimeContext& context) {
+ExecutionHandle RuntimeSession::RunAsync(exec::RuntimeContext& context, const RunOptions& options) {
   if (core_->core().home().left()) return in_forked_child("run", plan());
   const uint64_t start_ns = now_ns();
   let_go(context);
@@ -161,10 +160,27 @@ ExecutionHandle RuntimeSession::RunAsync(exec::RuntimeContext& context) {
   invocation->completion = completion;
   invocation->rows = work->rows();
   invocation->work = std::move(work);
+  invocation->refuse_without_slot = options.refuse_without_slot;
   invocation->completion->diagnostics.segment_wait_s.reserve(core_->state().plan->segments.size());
   completion->diagnostics.submission_s = double(now_ns() - start_ns) * 1e-9;
   core_->core().submit(std::move(invocation));
   return core_->handle(completion);
+}
+
+Status RuntimeSession::Evict(const std::string& object) {
+  if (core_->core().home().left()) return HomeProcess::error("evict", object);
+  return core_->core().ask([&](Completion& done) { core_->core().policy().evict_named(core_->state(), object, done); });
+}
+
+Status RuntimeSession::EvictAll() {
+  if (core_->core().home().left()) return HomeProcess::error("evict", plan().model->metadata().path);
+  return core_->core().ask([&](Completion& done) { core_->core().policy().evict_all(core_->state(), done); });
+}
+
+ExecutionHandle RuntimeSession::RunAsync(std::shared_ptr<exec::RuntimeContext> context, const RunOptions& options) {
+  ExecutionHandle handle = RunAsync(*context, options);
+  handle.context_ = std::move(context);
+  return handle;
 }
 
 const plan::PreparedExecutionPlan& RuntimeSession::plan() const { return *core_->state().plan; }
@@ -181,6 +197,27 @@ std::vector<ObjectFigures> RuntimeSession::objects() const {
     }
   });
   return figures;
+}
+
+uint64_t RuntimeSession::avoided_branch_bytes() const {
+  if (core_->core().home().left()) return 0;
+  const SessionState& state = core_->state();
+  std::vector<bool> loaded(state.objects.size());
+  core_->core().call([&] {
+    for (size_t id = 0; id < loaded.size(); ++id) loaded[id] = state.objects[id].loaded_before;
+  });
+  // Objects may share payloads.
+  std::vector<bool> needed(state.plan->model->payloads().size()), unread(needed.size());
+  for (size_t id = 0; id < loaded.size(); ++id) {
+    const plan::PreparedObject& object = state.plan->objects[id];
+    for (const plan::Source& source : object.sources)
+      (object.certain || loaded[id] ? needed : unread)[size_t(source.payload)] = true;
+  }
+  uint64_t bytes = 0;
+  for (size_t payload = 0; payload < unread.size(); ++payload) {
+    if (unread[payload] && !needed[payload]) bytes += state.plan->model->payload(model::PayloadId(payload)).length;
+  }
+  return bytes;
 }
 
 }  // namespace ompipe::session

@@ -47,6 +47,13 @@ arenas::Allocation PreparedStore::give_up(plan::ObjectId object) {
   return std::move(entries_[size_t(object)]->allocation);
 }
 
+void PreparedStore::keep(plan::ObjectId object, arenas::Allocation allocation) {
+  Entry& entry = *entries_[size_t(object)];
+  transition(entry.state, Residency::resident);
+  entry.allocation = std::move(allocation);
+  entry.published.store(entry.allocation.data(), std::memory_order_release);
+}
+
 void PreparedStore::gone(plan::ObjectId object, Residency to) { transition(entries_[size_t(object)]->state, to); }
 
 }  // namespace ompipe::store

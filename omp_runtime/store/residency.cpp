@@ -13,7 +13,7 @@ bool leads_to(Residency from, Residency to) {
     case preparing:
       return from == loading;
     case resident:
-      return from == preparing;
+      return from == preparing || from == evicting;
     case evicting:
       return from == resident;
     case absent:

@@ -121,6 +121,21 @@ TEST_SUITE("block_arena") {
     CHECK(usage().live_bytes == kMiB);
   }
 
+  TEST_CASE_FIXTURE(Fixture, "trimming to a number gives back no more blocks than it takes, and nothing that is live") {
+    const Allocation live = get(kMiB);
+    std::vector<Allocation> held;
+    for (int i = 0; i < 4; i++) held.push_back(get(kMiB));
+    held.clear();
+    REQUIRE(budget.usage().global_bytes == 5 * kMiB);
+    budget.trim_to(5 * kMiB);
+    CHECK(budget.usage().global_bytes == 5 * kMiB);
+    budget.trim_to(3 * kMiB);
+    CHECK(budget.usage().global_bytes == 3 * kMiB);
+    budget.trim_to(0);
+    CHECK(budget.usage().global_bytes == kMiB);
+    CHECK(usage().live_bytes == kMiB);
+  }
+
   TEST_CASE_FIXTURE(Fixture, "many small blocks keep the pool bounded") {
     std::vector<Allocation> held;
     for (int i = 0; i < 300; i++) held.push_back(get(1));

@@ -170,6 +170,9 @@ class Program(ProgramTest):
         self.assertTrue(summary["decoder"])
         self.assertEqual(len(summary["manifest"]), summary["payloads"])
         self.assertIn("plan", summary)
+        steps = json.loads(self.succeed("inspect", self.model(), "--plan", "--json", "--prepared-limit", "5M", "--prompt-length", "2",
+                                        "--generate", "3"))["accounting"]["steps"]
+        self.assertEqual([step["work"] for step in steps].count("done"), 3)
         self.assertIn("digraph", self.succeed("inspect", self.model(), "--dot"))
 
     def test_verify(self):

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <thread>
 
 #include "ompipe/io/faulty_device.h"
 #include "ompipe/io/gated_device.h"
@@ -150,6 +151,21 @@ TEST_CASE_FIXTURE(Devices, "a device counts calls, bytes and time") {
   CHECK(counts.physical_bytes == 0);
   CHECK(counts.wall_ns > 0);
   CHECK(memory->read(*cases[0].file, 0, out, ReadMode::buffered) == -EBADF);
+}
+
+TEST_CASE("gates that are closed again hold reads that begin from then on") {
+  MemoryDevice memory;
+  const auto file = memory.add("f", pattern(1000));
+  GatedDevice device(memory);
+  device.open_all();
+  std::vector<std::byte> out(10);
+  CHECK(device.read(*file, 0, out, ReadMode::buffered) == 10);
+  device.close_all();
+  std::thread reader([&] { CHECK(device.read(*file, 10, out, ReadMode::buffered) == 10); });
+  device.wait_started(2);
+  CHECK(device.waiting() == 1);
+  device.open(*file, 10);
+  reader.join();
 }
 
 TEST_CASE("a faulty device does what its seed says, whatever happened before elsewhere in the file") {

@@ -320,8 +320,9 @@ TEST_CASE("callers, claims and tiles at once: every tile runs once, and no scrat
     constexpr int kRounds = 100;
     for (int i = 0; i < 3; ++i) {
       callers.emplace_back([&] {
-        // Refused while the team's threads hold every slot; the claims published are few, so each caller has its turns in the end.
-        for (int accepted = 0; accepted < kRounds; std::this_thread::yield()) accepted += on_caller(*claims.scheduler, body);
+        // Refused while the team's threads hold every slot; what is published ends, so each caller has its turns.
+        for (int accepted = 0; accepted < kRounds; std::this_thread::yield())
+          accepted += on_caller(*claims.scheduler, body);
       });
     }
     for (int i = 0; i < kRounds; ++i) claims.publish(body);

@@ -126,6 +126,10 @@ TEST_CASE("what a child inherits names fork and is forgotten without a wait; the
             busy.run.Cancel();
             child.refused(status_of(RuntimeSession::open(busy.runtime, model_path(), {})));
             child.refused(busy.runtime->audit());
+            child.refused(busy.runtime->set_limits({}));
+            child.refused(status_of(busy.runtime->Trim(0)));
+            child.refused(busy.session->Evict(busy.session->plan().objects.front().key));
+            child.refused(busy.session->EvictAll());
             child.expect(busy.runtime->figures().threads == 0);
             busy.prepared = {};
             {

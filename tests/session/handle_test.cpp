@@ -154,6 +154,36 @@ TEST_CASE("cancel before it could start: terminal while everything else stands s
   for (size_t i = 0; i + 1 < runs.size(); ++i) CHECK(runs[i].Wait().ok());
 }
 
+TEST_CASE("a run that is not to wait for a slot is refused through its handle; the others go on") {
+  Gates gates;
+  Rig rig({.threads = 2, .device = &gates.device});
+  RuntimeSession& session = rig.open();
+  std::vector<std::unique_ptr<Decoder>> decoders;
+  std::vector<ExecutionHandle> runs;
+  const auto start = [&](const RunOptions& options) {
+    decoders.push_back(std::make_unique<Decoder>(session));
+    decoders.back()->feed(kPrompt);
+    runs.push_back(session.RunAsync(decoders.back()->context, options));
+  };
+  for (int i = 0; i < schedule::kMaxSlots; ++i) start({.refuse_without_slot = true});
+  start({.refuse_without_slot = true});
+  const Status refused = runs.back().Wait();
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().kind == ErrorKind::busy);
+  CHECK(refused.error().message().find("all 8 invocation slots are taken") != std::string::npos);
+  CHECK(decoders.back()->length() == 0);
+  CHECK(session.Run(decoders.back()->context, {.refuse_without_slot = true}).error().kind == ErrorKind::busy);
+  runs.pop_back();
+  start({});  // pending
+  for (const ExecutionHandle& run : runs) CHECK_FALSE(run.IsReady());
+  gates.device.open_all();
+  for (const ExecutionHandle& run : runs) CHECK(run.Wait().ok());
+  const size_t refused_one = size_t(schedule::kMaxSlots);
+  for (size_t i = 0; i < decoders.size(); ++i) {
+    if (i != refused_one) CHECK(decoders[i]->take_logits() == expected());
+  }
+}
+
 TEST_CASE("cancel a preparation; the run that needs its objects goes on") {
   Gates gates;
   Rig rig({.threads = 2, .device = &gates.device});
@@ -241,6 +271,24 @@ TEST_CASE("a handle may be the last that knows its session, also one refused or 
     CHECK((run.Wait().ok() || run.Wait().error().kind == ErrorKind::cancelled ||
            run.Wait().error().kind == ErrorKind::cannot_fit));
   }
+}
+
+TEST_CASE("a handle keeps the context that it was given to keep, and lets go of it with itself") {
+  Rig rig({.threads = 2});
+  RuntimeSession& session = rig.open();
+  Decoder decoder(session);
+  decoder.feed(kPrompt);
+  auto context = std::make_shared<exec::RuntimeContext>(decoder.context);
+  const std::weak_ptr<exec::RuntimeContext> seen = context;
+  ExecutionHandle run = session.RunAsync(std::move(context));
+  CHECK(run.Wait().ok());
+  REQUIRE_FALSE(seen.expired());
+  decoder.context.outputs = seen.lock()->outputs;
+  CHECK(decoder.take_logits() == expected());
+  ExecutionHandle moved = std::move(run);
+  CHECK_FALSE(seen.expired());
+  moved = ExecutionHandle();
+  CHECK(seen.expired());
 }
 
 TEST_CASE("sessions come and go on one runtime; runtimes come and go") {

@@ -174,6 +174,43 @@ TEST_CASE("more invocations than slots wait as pending handles") {
   for (const Handle& run : runs) CHECK(run.succeeded());
 }
 
+TEST_CASE("refused instead of pending where the caller wants it, with what and where; only for want of a slot") {
+  World world({.limits = limit(Domain::execution, schedule::kMaxSlots * kPage), .hot = true});
+  SessionState& a = world.bind(make_chain(1));
+  SessionState& b = world.bind(make_plan({}, {{}}));  // all it needs is there: it runs hot
+  const RunSpec spec{.refuse_without_slot = true};
+  std::vector<Handle> runs;
+  for (int i = 0; i < schedule::kMaxSlots; ++i) runs.push_back(world.run(a, spec));
+  for (const Handle& run : runs) CHECK_FALSE(run.done());
+  const Handle refused = world.run(a, spec);
+  REQUIRE(refused.done());
+  CHECK(refused.error().kind == ErrorKind::busy);
+  const std::string message = refused.error().message();
+  CAPTURE(message);
+  CHECK(message.find("scripted.onnx") != std::string::npos);
+  CHECK(message.find("all 8 invocation slots are taken (live runs: 8, pending before this one: 0)") !=
+        std::string::npos);
+  const Handle pending = world.run(a);
+  CHECK_FALSE(pending.done());
+  CHECK(world.run(a, spec).error().message().find("pending before this one: 1") != std::string::npos);
+  CHECK(world.run(b, spec).error().kind == ErrorKind::busy);  // an elder waits for a slot
+  world.load(a, 0);                                           // everything is there: neither needs a slot any more
+  CHECK_FALSE(world.run(a, spec).done());
+  world.drain();
+  for (const Handle& run : runs) CHECK(run.succeeded());
+  CHECK(pending.succeeded());
+  CHECK_FALSE(world.run(b, spec).done());
+  CHECK(world.published() == 1);
+  // Slots are free, bytes are not: it waits.
+  const Handle large = world.run(b, {.execution_bytes = schedule::kMaxSlots * kPage});
+  world.start_hot();
+  const Handle waits = world.run(a, {.execution_bytes = schedule::kMaxSlots * kPage, .refuse_without_slot = true});
+  CHECK_FALSE(waits.done());
+  world.drain();
+  CHECK(large.succeeded());
+  CHECK(waits.succeeded());
+}
+
 TEST_CASE("an object takes more chunks while tokens and staging last, and always keeps one") {
   const PlanPointer plan = make_plan({{.bytes = 4 * kPage, .chunks = 4}}, {{0}});
   SUBCASE("plenty") {

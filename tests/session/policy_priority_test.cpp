@@ -172,7 +172,8 @@ TEST_CASE("the window moves on with the run and looks again after an eviction") 
   world.load(a, 0);
   world.take_log();
   world.segment(run);
-  CHECK(world.take_log() == Log{"promote a2.0 critical", "segment 1.2"});  // no room for a3, and none is made
+  CHECK(world.take_log() ==
+        Log{"promote a2.0 critical", "segment 1.2"});  // no room for a3, and an eighth of it is none
   world.load(a, 1);
   world.take_log();
   world.segment(run);

@@ -154,8 +154,8 @@ void Watcher::on_task(const TaskEvent& event) noexcept {
   if (gate) gate(event);
   std::lock_guard lock(mutex_);
   seen_.push_back({event.kind, event.original, event.effective, event.object, event.chunk, event.segment,
-                   event.invocation, event.lane, event.generation, event.bytes, event.start_ns, event.end_ns,
-                   std::string(event.name)});
+                   event.invocation, event.lane, event.generation, event.bytes, event.queued_ns, event.start_ns,
+                   event.end_ns, std::string(event.name)});
   changed_.notify_all();
 }
 

@@ -101,6 +101,8 @@ class Rig {
   RuntimeSession& open(const SessionOptions& options = {}, const std::string& path = model_path());
   RuntimeSession& session(size_t index = 0) { return *sessions_[index]; }
   void close() { sessions_.clear(); }
+  void close(size_t index) { sessions_.erase(sessions_.begin() + ptrdiff_t(index)); }
+  size_t sessions() const { return sessions_.size(); }
   Runtime& runtime() { return *runtime_; }
   std::shared_ptr<Runtime> share() { return runtime_; }
 
@@ -115,7 +117,7 @@ struct Seen {
   Priority original, effective;
   int32_t object, chunk, segment, invocation, lane;
   uint32_t generation;
-  uint64_t bytes, start_ns, end_ns;
+  uint64_t bytes, queued_ns, start_ns, end_ns;
   std::string name;
 };
 

@@ -146,7 +146,14 @@ class World::FakeWork : public InvocationWork {
   void finish(bool succeeded) override {
     if (succeeded) std::move(outputs_.begin(), outputs_.end(), std::back_inserter(kept_));
     outputs_.clear();
+    grown_.clear();
   }
+
+  bool may_grow(plan::SegmentId) const override { return !spec_.grows.empty(); }
+  exec::MemoryWanted wanted() const override {
+    return grown_.size() < spec_.grows.size() ? spec_.grows[grown_.size()] : exec::MemoryWanted{};
+  }
+  void grow(const exec::MemoryWanted&, arenas::Allocation memory) override { grown_.push_back(std::move(memory)); }
 
   // The same work before its memory was attached.
   std::unique_ptr<FakeWork> unattached() const { return std::make_unique<FakeWork>(spec_, kept_); }
@@ -155,7 +162,7 @@ class World::FakeWork : public InvocationWork {
   const RunSpec spec_;
   Outputs& kept_;
   arenas::Allocation block_;
-  std::vector<arenas::Allocation> outputs_;
+  std::vector<arenas::Allocation> outputs_, grown_;
 };
 
 World::World(const WorldOptions& options)
@@ -164,6 +171,7 @@ World::World(const WorldOptions& options)
       preparation_(budget_, {.domain = Domain::preparation}),
       execution_(budget_, {.domain = Domain::execution}),
       io_(budget_, {.domain = Domain::io}),
+      kept_to_(options.limits),
       loads_(size_t(options.load_tokens)),
       publishes_(size_t(options.publish_tokens)),
       chains_(schedule::kMaxSlots),
@@ -209,6 +217,7 @@ Handle World::run(SessionState& session, const RunSpec& spec) {
   invocation->session = &session;
   invocation->completion = handle.completion;
   invocation->work = std::make_unique<FakeWork>(spec, outputs);
+  invocation->refuse_without_slot = spec.refuse_without_slot;
   for (plan::SegmentId s = 0; !spec.slices.empty() && s < plan::SegmentId(session.plan->segments.size()); ++s) {
     for (const ObjectId object : session.plan->segments[size_t(s)].requirements) {
       if (!session.plan->objects[size_t(object)].row_addressable) continue;
@@ -239,14 +248,41 @@ void World::cancel(const Handle& handle) {
   settle();
 }
 
-void World::set_limits(const arenas::BudgetLimits& limits) {
-  budget_.set_limits(limits);
+Handle World::ask(const std::function<void(Completion&)>& event) {
+  asked_.push_back({make_completion()});
+  const Handle handle = asked_.back();
+  event(*handle.completion);
+  return handle;
+}
+
+Handle World::set_limits(const arenas::BudgetLimits& limits) {
+  const Handle handle = ask([&](Completion& done) { policy_->set_limits(limits, done); });
+  limits_asked_.push_back(handle);
   settle();
+  return handle;
+}
+
+Handle World::evict(SessionState& session, ObjectId object) {
+  const Handle handle =
+      ask([&](Completion& done) { policy_->evict_named(session, session.plan->objects[size_t(object)].name, done); });
+  settle();
+  return handle;
+}
+
+Handle World::evict_all(SessionState& session) {
+  const Handle handle = ask([&](Completion& done) { policy_->evict_all(session, done); });
+  settle();
+  return handle;
+}
+
+Handle World::trim(uint64_t bytes) {
+  const Handle handle = ask([&](Completion& done) { policy_->trim(bytes, done); });
+  settle();
+  return handle;
 }
 
 Handle World::close(SessionState& session) {
-  Handle handle{make_completion()};
-  policy_->close(session, *handle.completion);
+  const Handle handle = ask([&](Completion& done) { policy_->close(session, done); });
   for (size_t i = 0; i < sessions_.size(); ++i) closed_[i] = closed_[i] || sessions_[i].get() == &session;
   settle();
   return handle;
@@ -312,8 +348,10 @@ void World::create_segment(SlotToken slot, std::span<const PublishToken> named) 
     ++publishes_[size_t(token)].named;
   }
   const Invocation& invocation = policy_->invocation(slot);
-  chain.push_back({{named.begin(), named.end()}, invocation.session, invocation.completion, invocation.created - 1});
-  log_.push_back(fmt::format("segment {}.{}", invocation.age, invocation.created - 1));
+  const Invocation::LiveSegment& created = invocation.live.back();
+  chain.push_back(
+      {{named.begin(), named.end()}, invocation.session, invocation.completion, created.segment, created.task});
+  log_.push_back(fmt::format("segment {}.{}", invocation.age, created.segment));
 }
 
 int World::take_back(SlotToken slot) {
@@ -389,8 +427,21 @@ bool World::discard(SessionState& session, ObjectId object, arenas::Allocation a
   log_.push_back((session.store->state(object) == Residency::evicting ? "evict " : "give up ") +
                  name(&session, object));
   if (!options_.discards_later) return true;
-  discards_.push_back({&session, object, std::move(allocation)});
+  discards_.push_back({&session, object, std::move(allocation), false});
   return false;
+}
+
+arenas::Allocation World::keep(SessionState& session, ObjectId object) {
+  const auto found = std::find_if(discards_.begin(), discards_.end(), [&](const FakeDiscard& item) {
+    return item.session == &session && item.object == object;
+  });
+  if (found == discards_.end()) return {};
+  if (options_.discards_begin_early && options_.discards_begin_early()) found->begun = true;
+  if (found->begun) return {};
+  log_.push_back("keep " + name(&session, object));
+  arenas::Allocation allocation = std::move(found->allocation);
+  discards_.erase(found);
+  return allocation;
 }
 
 Observer& World::observer() {
@@ -409,12 +460,22 @@ int World::opened_unfinished() const {
 void World::settle() {
   policy_->pump();
   expect(opened_unfinished() <= options_.threads + 1, "more than T + 1 prepacks are opened and unfinished");
+  check_limits();
+}
+
+void World::check_limits() {
+  const arenas::BudgetLimits now = budget_.limits();
+  std::erase_if(limits_asked_, [](const Handle& handle) { return handle.done(); });
+  const auto keep = [&](uint64_t& kept, uint64_t limit) {
+    kept = limits_asked_.empty() ? limit : std::max(kept, limit);
+  };
+  keep(kept_to_.global_bytes, now.global_bytes);
+  for (const Domain domain : arenas::kDomains) keep(kept_to_.domain_bytes[domain], now.domain_bytes[domain]);
   const arenas::BudgetUsage usage = budget_.usage();
-  const arenas::BudgetLimits& limits = options_.limits;  // limits that a test lowers later bind what is asked for then
   for (const Domain domain : arenas::kDomains) {
-    expect(usage[domain].live_bytes <= limits.domain_bytes[domain], "a domain's budget is exceeded");
+    expect(usage[domain].live_bytes <= kept_to_.domain_bytes[domain], "a domain's budget is exceeded");
   }
-  expect(usage.global_bytes <= limits.global_bytes, "the global budget is exceeded");
+  expect(usage.global_bytes <= kept_to_.global_bytes, "the global budget is exceeded");
 }
 
 std::vector<Event> World::possible() const {
@@ -485,8 +546,9 @@ void World::start_ready_segment(size_t slot) {
   chains_[slot].front().started = true;
   if (chains_[slot].front().taken_back) return;
   Invocation& invocation = policy_->invocation(SlotToken(slot));
-  const plan::SegmentId segment = invocation.next_to_run++;
-  expect(segment == invocation.done, "segments run out of order");
+  const uint32_t task = invocation.next_to_run++;
+  expect(task == invocation.done && task == chains_[slot].front().task, "segments run out of order");
+  const plan::SegmentId segment = invocation.segments[task % schedule::kSegmentsAhead];
   if (invocation.suppressed) return;
   for (const ObjectId object : invocation.session->plan->segments[size_t(segment)].requirements) {
     const bool by_rows = std::any_of(invocation.rows.begin(), invocation.rows.end(), [&](const RowFetch& fetch) {
@@ -500,10 +562,12 @@ void World::start_ready_segment(size_t slot) {
 
 void World::finish_started_segment(size_t slot, std::optional<Error> error) {
   const FakeSegment& segment = chains_[slot].front();
-  if (!segment.taken_back && error) {
+  if (!segment.taken_back) {
     Invocation& invocation = policy_->invocation(SlotToken(slot));
-    if (!invocation.suppressed) {
-      invocation.body_errors[size_t(segment.segment) % schedule::kSegmentsAhead] = std::move(error);
+    const size_t place = segment.task % schedule::kSegmentsAhead;
+    if (options_.choice) invocation.chosen[place] = options_.choice(segment.segment);
+    if (error && !invocation.suppressed) {
+      invocation.body_errors[place] = std::move(error);
       invocation.suppressed = true;
     }
   }
@@ -636,6 +700,13 @@ void World::finish_segment(const Handle& handle, std::optional<Error> error) {
 void World::segment(const Handle& handle) {
   start_segment(handle);
   finish_segment(handle);
+}
+
+void World::begin_discard() {
+  const auto next =
+      std::find_if(discards_.begin(), discards_.end(), [](const FakeDiscard& item) { return !item.begun; });
+  REQUIRE(next != discards_.end());
+  next->begun = true;
 }
 
 void World::discard() {

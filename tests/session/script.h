@@ -48,7 +48,10 @@ struct WorldOptions {
   arenas::BudgetLimits limits = {};
   bool discards_later = false;  // an evicted object's bytes go back at an event of their own
   bool hot = false;             // what has everything resident runs hot, by events start_hot and finish_hot
+  std::function<int32_t(plan::SegmentId)> choice = {};  // what a segment that ends reports; none: the first
   std::function<bool()> reads_begin_early = {};  // asked when a read is to be withdrawn: whether a device has it by now
+  std::function<bool()> discards_begin_early =
+      {};  // asked when an evicted object is to stay: whether its pages go by now
 };
 
 // Limits with one domain bounded.
@@ -57,7 +60,9 @@ arenas::BudgetLimits limit(arenas::Domain domain, uint64_t bytes);
 struct RunSpec {
   uint64_t execution_bytes = kPage;
   std::vector<uint64_t> output_bytes = {};
-  std::vector<uint64_t> slices = {};  // of every table it meets; none: it needs the whole
+  std::vector<exec::MemoryWanted> grows = {};  // what its first segments lack, one after the other
+  std::vector<uint64_t> slices = {};           // of every table it meets; none: it needs the whole
+  bool refuse_without_slot = false;
 };
 
 // How an invocation or a preparation stands.
@@ -99,13 +104,17 @@ class World : private schedule::Scheduler, private Effects {
   Handle run(SessionState& session, const RunSpec& spec = {});
   Handle prepare(SessionState& session, bool fill_to_limit = false);
   void cancel(const Handle& handle);
-  void set_limits(const arenas::BudgetLimits& limits);
+  Handle set_limits(const arenas::BudgetLimits& limits);
+  Handle evict(SessionState& session, ObjectId object);  // by its name
+  Handle evict_all(SessionState& session);
+  Handle trim(uint64_t bytes);
   Handle close(SessionState& session);
 
   // What was asked for since the last call: "read a0.0 critical", "promote a0.0 critical", "open a0.0 speculative",
   // "hurry a0.0" (an opened prepack was promoted), "publish a0" (its gate, also after a failure), "segment 1.0",
   // "evict a0"; "publish rows" for the gate of a table's slices; "withdraw a0.0" for a read, "take back 1.1" for a
-  // segment; "hot 2" for a run that was claimed, "cold 2" for one that was handed back.
+  // segment; "keep a0" for an evicted object that stays; "hot 2" for a run that was claimed, "cold 2" for one that was
+  // handed back.
   Log take_log();
 
   // In a fixed order.
@@ -125,7 +134,8 @@ class World : private schedule::Scheduler, private Effects {
   void start_segment(const Handle& handle);
   void finish_segment(const Handle& handle, std::optional<Error> error = {});
   void segment(const Handle& handle);
-  void discard();  // the oldest
+  void begin_discard();  // of the oldest that has not begun: it can't stay any more
+  void discard();        // the oldest
   // A claimed run, by slot, is finished; the oldest one that is running.
   void start_hot() { apply({Event::Kind::start_hot, 0}); }
   void finish_hot(std::optional<Error> error = {}) { apply({Event::Kind::finish_hot, hot_running_.at(0)}, error); }
@@ -151,12 +161,14 @@ class World : private schedule::Scheduler, private Effects {
     const SessionState* session;
     CompletionRef handle;
     plan::SegmentId segment;
+    uint32_t task;
     bool started = false, taken_back = false;
   };
   struct FakeDiscard {
     SessionState* session;
     ObjectId object;
     arenas::Allocation allocation;
+    bool begun = false;
   };
   class FakeWork;
 
@@ -186,9 +198,12 @@ class World : private schedule::Scheduler, private Effects {
   void promote_read(uint64_t id, Priority priority) override;
   bool withdraw_read(uint64_t id) override;
   bool discard(SessionState& session, ObjectId object, arenas::Allocation allocation) override;
+  arenas::Allocation keep(SessionState& session, ObjectId object) override;
   Observer& observer() override;
   int32_t executor() const override { return 0; }
 
+  Handle ask(const std::function<void(Completion&)>& event);
+  void check_limits();
   void claim_hot();
   bool leave_hot(size_t slot, std::optional<Error> error);
   void settle();  // the pump, then every invariant
@@ -208,6 +223,9 @@ class World : private schedule::Scheduler, private Effects {
   arenas::BlockArena preparation_, execution_, io_;
   std::vector<std::unique_ptr<SessionState>> sessions_;
   std::vector<bool> closed_;
+  std::vector<Handle> asked_;         // for bytes back; the policy ends them
+  std::vector<Handle> limits_asked_;  // not done
+  arenas::BudgetLimits kept_to_;      // what must not be exceeded: a lowered limit may be until its handle is done
   std::vector<FakeLoad> loads_;
   std::vector<FakePublish> publishes_;
   std::vector<std::deque<FakeSegment>> chains_;  // by slot

@@ -97,6 +97,17 @@ TEST_CASE("an evicted object's bytes count until its allocation is gone; it come
   world.store->gone(0);
 }
 
+TEST_CASE("an evicted object that is kept before its pages go is what it was") {
+  World world;
+  world.load(0);
+  const std::byte* const place = world.store->bytes(0);
+  world.store->keep(0, world.store->evict(0));
+  CHECK(world.store->state(0) == Residency::resident);
+  CHECK(world.store->generation(0) == 1);
+  CHECK(world.store->bytes(0) == place);
+  CHECK(world.live() == World::kRounded);
+}
+
 TEST_CASE("an abandoned or failed object gives its bytes back, and the next request is the next generation") {
   World world;
   for (const bool prepares : {false, true}) {

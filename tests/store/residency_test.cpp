@@ -22,8 +22,9 @@ using enum ompipe::store::Residency;
 constexpr Residency kAll[] = {absent, loading, preparing, resident, evicting, failed};
 
 const std::set<std::pair<Residency, Residency>> kLegal = {
-    {absent, loading},  {failed, loading}, {loading, preparing}, {preparing, resident}, {resident, evicting},
-    {evicting, absent}, {loading, absent}, {preparing, absent},  {loading, failed},     {preparing, failed},
+    {absent, loading},    {failed, loading},   {loading, preparing}, {preparing, resident},
+    {resident, evicting}, {evicting, absent},  {loading, absent},    {preparing, absent},
+    {loading, failed},    {preparing, failed}, {evicting, resident},
 };
 
 // The signal that ended a child which tried; 0 when it came through.

@@ -114,6 +114,9 @@ class Budget {
   std::optional<Reservation> reserve(const DomainBytes& gang, Urgency urgency);
   // Whether `need` fits the limits when nothing else is live; if not, ErrorKind::cannot_fit with the numbers.
   Status fits_limits(const DomainBytes& need, const std::string& phase, const std::string& subject) const;
+  // The same under other limits. Any thread.
+  static Status fits_limits(const BudgetLimits& limits, const DomainBytes& need, const std::string& phase,
+                            const std::string& subject);
   // The error for a gang that has been refused: what was asked, what is live, what the limits are.
   Error refusal(const DomainBytes& gang, const std::string& phase, const std::string& subject) const;
 
@@ -124,6 +127,8 @@ class Budget {
   BudgetUsage usage() const;
   // Gives back pooled memory of every arena.
   void trim();
+  // Gives back pooled memory until at most so many bytes are counted globally, or none is pooled.
+  void trim_to(uint64_t global_bytes);
   // Empty if nothing is live; else names each domain that leaks, and how many bytes. For the teardown of every test.
   std::string audit() const;
 
@@ -159,6 +164,7 @@ class Budget {
 
   Verdict try_reserve(const DomainBytes& gang, Urgency urgency, DomainBytes* surplus) OMPIPE_REQUIRES(mutex_);
   bool try_hold(Domain domain, uint64_t drawn, uint64_t pooled) OMPIPE_REQUIRES(mutex_);
+  DomainBytes surplus_over(uint64_t global_bytes) const OMPIPE_REQUIRES(mutex_);
   void trim_pools(const DomainBytes& bytes) OMPIPE_EXCLUDES(mutex_);
   void give_back(const DomainBytes& bytes) OMPIPE_EXCLUDES(mutex_);
   uint64_t global_counted() const OMPIPE_REQUIRES(mutex_);

@@ -17,6 +17,7 @@ enum class ErrorKind {
   cannot_fit,   // does not fit in the budgets given: 4
   environment,  // missing or unreadable file, I/O error, refused environment: 1
   cancelled,    // by the caller: 130
+  busy,         // in use at the moment, and the caller was not to wait: 1
 };
 
 // One failure. `phase` is what was being done ("open", "read", "digest", "prepack", "run"...), `subject` the tensor,

@@ -38,6 +38,8 @@ class GatedDevice final : public Device {
   void open_next();
   // All gates are open from now on.
   void open_all();
+  // All gates are closed again, for reads that begin from now on.
+  void close_all();
 
   // Block until `count` reads have begun, counted from the device's beginning, or until one that begins at this offset
   // has.

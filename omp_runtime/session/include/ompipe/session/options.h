@@ -65,4 +65,12 @@ struct SessionOptions {
   std::optional<kernels::Isa> isa = {};  // none: the best that this CPU has
 };
 
+// What a caller chooses for one run.
+struct RunOptions {
+  // Refused (busy, in the handle) instead of pending when every invocation slot of the runtime is taken: by runs that
+  // are live (at most schedule::kMaxSlots) or that were submitted before and wait for one. A run that waits for bytes
+  // is pending all the same.
+  bool refuse_without_slot = false;
+};
+
 }  // namespace ompipe::session

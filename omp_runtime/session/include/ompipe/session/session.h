@@ -42,12 +42,26 @@ class RuntimeSession {
   // Never blocks. With everything resident it runs hot: as one sequence, by the first thread of the team that is free,
   // or by the caller in Wait. Errors (in the handle): usage for inputs that don't fit the model; cannot_fit, with the
   // numbers, before any read; what reads, digests and kernels report.
-  ExecutionHandle RunAsync(exec::RuntimeContext& context);
-  // The same and Wait; what runs hot runs on this thread.
-  Status Run(exec::RuntimeContext& context);
+  // `options` can have it refused instead of pending (busy).
+  ExecutionHandle RunAsync(exec::RuntimeContext& context, const RunOptions& options = {});
+  // The same, of a context that the handle keeps alive too; the caller may let go of its own reference at once.
+  ExecutionHandle RunAsync(std::shared_ptr<exec::RuntimeContext> context, const RunOptions& options = {});
+  // The first and Wait; what runs hot runs on this thread.
+  Status Run(exec::RuntimeContext& context, const RunOptions& options = {});
+
+  // Gives one object's bytes back, named by its key, or by its name if no other has it; returns when its pages have
+  // gone. A run that needs it loads it again: it goes cold. Of what is absent already nothing happens. Errors: usage,
+  // if there is no such object, or several have the name; busy, if a created segment has it pinned, it is being loaded,
+  // or a hot run of the session is under way: nothing has changed then. Not from the runtime's own threads (an
+  // observer).
+  Status Evict(const std::string& object);
+  // The same for every object of the session, all of them or none.
+  Status EvictAll();
 
   const plan::PreparedExecutionPlan& plan() const;
   std::vector<ObjectFigures> objects() const;  // none in a forked child
+  // File bytes of payloads that only branches and loops' bodies need of which none has been chosen so far.
+  uint64_t avoided_branch_bytes() const;  // 0 in a forked child
 
  private:
   explicit RuntimeSession(std::shared_ptr<SessionCore> core);

@@ -34,6 +34,8 @@ class PreparedStore {
   // Both give up the bytes of an object: destroying the allocation gives its pages back, and gone() follows that.
   arenas::Allocation evict(plan::ObjectId object);    // resident to evicting
   arenas::Allocation give_up(plan::ObjectId object);  // loading or preparing, and still so until it is gone
+  // evicting to resident again, with the bytes that were given up and have not gone.
+  void keep(plan::ObjectId object, arenas::Allocation allocation);
   // evicting, or given up, to absent; given up to failed.
   void gone(plan::ObjectId object, Residency to = Residency::absent);
 
