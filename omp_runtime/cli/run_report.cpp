@@ -71,7 +71,7 @@ void add_session(trace::Report& report, const session::RuntimeSession& session) 
   report.avoided = {.dead = model.avoided_bytes(model::AvoidedReason::dead),
                     .superseded = model.avoided_bytes(model::AvoidedReason::superseded),
                     .companion = model.avoided_bytes(model::AvoidedReason::companion),
-                    .branch = model.avoided_bytes(model::AvoidedReason::branch)};
+                    .branch = session.avoided_branch_bytes()};
   report.objects = session.objects();
 }
 

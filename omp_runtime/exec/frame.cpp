@@ -1,7 +1,10 @@
 #include "ompipe/exec/frame.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "flow.h"
+#include "late.h"
 #include "nodes.h"
 
 namespace ompipe::exec {
@@ -19,6 +22,7 @@ bool takes_strides(const plan::PreparedExecutionPlan& plan, const plan::Action& 
 std::byte* data_of(const FrameState& state, const Slot& slot) {
   switch (slot.home) {
     case Home::none:
+    case Home::late:
       return nullptr;
     case Home::block:
       return state.block.data + state.blocks[size_t(slot.block)].offset;
@@ -74,6 +78,9 @@ FrameState::FrameState(std::shared_ptr<const plan::PreparedExecutionPlan> the_pl
   output_bytes.resize(model().outputs().size());
   outputs.resize(model().outputs().size());
   for (size_t i = model().outputs().size(); i-- > 0;) output_of_value[size_t(model().outputs()[i].value)] = int32_t(i);
+  loops.resize(plan->ranges.size());
+  late.pieces.resize(value_count);
+  find_freed(*this);
   for (const model::ConstantTensor& constant : model().constants()) {
     constants.push_back(make_constant(constant.dtype, constant.dims, constant.bytes.data()));
   }
@@ -81,13 +88,12 @@ FrameState::FrameState(std::shared_ptr<const plan::PreparedExecutionPlan> the_pl
     ActionState own;
     own.first_operand = int32_t(sources.size());
     actions.push_back(own);
-    const model::Node& node = model().node(action.node);
     for (size_t i = 0; i < action.inputs.size(); ++i) {
       const plan::Operand& operand = action.inputs[i];
       sources.emplace_back();
       if (operand.kind == Kind::value && !takes_strides(*plan, action, i)) takes_views[size_t(operand.index)] = 0;
       if (operand.kind != Kind::source && operand.kind != Kind::overridable) continue;
-      const model::Value& value = model().value(node.inputs[i]);
+      const model::Value& value = model().value(operand.value);
       sources.back() = make_constant(value.dtype, value.dims(), nullptr);
     }
   }
@@ -129,6 +135,7 @@ void Frame::attach(HeldBytes block, std::span<const HeldBytes> outputs) {
   OMPIPE_CHECK(block.bytes >= execution_bytes() && outputs.size() == state.outputs.size());
   state.moved |= block.data != state.block.data;
   state.block = std::move(block);
+  state.scratch = state.block.data + state.block_bytes;
   for (size_t i = 0; i < outputs.size(); ++i) {
     OMPIPE_CHECK(outputs[i].bytes >= state.output_bytes[i]);
     state.moved |= outputs[i].data != state.outputs[i].data;
@@ -141,6 +148,10 @@ void Frame::attach(HeldBytes block, std::span<const HeldBytes> outputs) {
     state.values[size_t(port.value)].data = data_of(state, state.slots[size_t(port.value)]);
   }
   for (const plan::Action& action : state.plan->actions) {
+    if (action.step == plan::Step::enter) {
+      for (const ValueId value : body_of(*state.plan, action).inputs)
+        state.values[size_t(value)].data = data_of(state, state.slots[size_t(value)]);
+    }
     for (const ValueId value : state.model().node(action.node).outputs) {
       if (value != kNone) state.values[size_t(value)].data = data_of(state, state.slots[size_t(value)]);
     }
@@ -151,16 +162,43 @@ Status Frame::run_segment(plan::SegmentId segment, const ObjectTable& objects, T
   FrameState& state = *state_;
   OMPIPE_CHECK(runner.workers() <= state.workers);
   const plan::Segment& range = state.plan->segments[size_t(segment)];
-  for (ActionId at = range.begin; at < range.end; ++at) {
+  LateState& late = state.late;
+  late.wanted = {};
+  const ActionId first = late.resume != kNone ? std::exchange(late.resume, kNone) : range.begin;
+  if (first < range.end) state.chosen = 0;
+  for (ActionId at = first; at < range.end; ++at) {
     const ActionState& own = state.actions[size_t(at)];
     if (own.settled) continue;
     const plan::Action& action = state.plan->actions[size_t(at)];
     load_sources(state, action, own.first_operand, objects);
-    NodeContext node(state, at, &runner, &objects);
-    if (Status status = node_spec(node.node().kind()).execute(node); !status) return status;
+    Status status = ok_status();
+    if (own.late) {
+      status = run_late(state, at, objects, runner);
+    } else {
+      NodeContext node(state, at, &runner, &objects);
+      status = execute(state, node, at);
+    }
+    if (!status) return status;
+    if (late.wanted.bytes > 0) {
+      late.resume = at;
+      return ok_status();
+    }
+    if (late.any) drop_dead(state, at);
   }
+  const bool last = state.plan->after(segment, state.chosen) == plan::SegmentId(state.plan->segments.size());
+  if (late.any && last && !move_outputs(state)) late.resume = range.end;
   return ok_status();
 }
+
+const MemoryWanted& Frame::wanted() const { return state_->late.wanted; }
+
+void Frame::grow(HeldBytes block) { state_->late.heap.add(std::move(block)); }
+
+void Frame::give_output(int32_t output, HeldBytes bytes) { state_->outputs[size_t(output)] = std::move(bytes); }
+
+bool Frame::may_grow(plan::SegmentId segment) const { return state_->late.grows[size_t(segment)] != 0; }
+
+int32_t Frame::chosen() const { return state_->chosen; }
 
 void Frame::finish(RuntimeContext& context) {
   FrameState& state = *state_;
@@ -190,10 +228,12 @@ void Frame::finish(RuntimeContext& context) {
 }
 
 void Frame::let_go() {
+  end_late(*state_);
   for (HeldBytes& output : state_->outputs) output.owner = nullptr;
 }
 
 void Frame::detach() {
+  end_late(*state_);
   for (HeldBytes& output : state_->outputs) output = {};
   state_->block = {};
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "late_heap.h"
 #include "memory_plan.h"
 #include "ompipe/exec/frame.h"
 #include "ompipe/model/shape_binder.h"
@@ -22,6 +23,7 @@ enum class Home : uint8_t {
   output,  // `index` is the graph output whose allocation it has
   cache,   // a bound KV-cache; `index` is into FrameState::caches
   view,    // of the value `index`, `offset` bytes from its first element
+  late,    // in a piece of its own, made when the run has found its shape; `index` is the graph output that it is
 };
 
 struct Slot {
@@ -38,6 +40,8 @@ struct ActionState {
   double predicted_ns = 0;
   int32_t workspace_block = kNone;
   uint64_t workspace_bytes = 0;
+  bool late = false;                    // bound as the run comes to it
+  std::byte* late_workspace = nullptr;  // of a late action while it runs
 };
 
 // One bound KV-cache: its capacity and length are the view of the graph input `input`, capacity by its strides.
@@ -47,6 +51,34 @@ struct Cache {
   int32_t input = kNone, output = kNone;  // graph input and output
   int64_t batch = 0, heads = 0, capacity = 0, head_size = 0, length = 0;
   uint64_t needed_bytes = 0;
+};
+
+// A Loop while it runs.
+struct LoopState {
+  int64_t trip = 0;   // the pass under way, from 0
+  int64_t limit = 0;  // passes at most; INT64_MAX: no limit
+};
+
+struct LatePiece {
+  std::byte* data = nullptr;
+  uint64_t bytes = 0;
+};
+
+// What shapes that only the run can tell need (late.h).
+struct LateState {
+  bool any = false;               // some value is late
+  std::vector<uint8_t> grows;     // by segment: whether it may want memory
+  std::vector<LatePiece> pieces;  // by value
+  LateHeap heap;
+  MemoryWanted wanted;
+  ActionId resume = kNone;  // where the segment under way goes on once it has that
+  // By action: the values in `freed` from its entry here to the next one are needed by nobody after it.
+  std::vector<int32_t> first_freed;
+  std::vector<model::ValueId> freed;
+  // Scratch.
+  std::vector<LatePiece> needs;
+  std::vector<model::FoundValue> found;
+  std::vector<kernels::Layout> layouts;
 };
 
 // Whether a followed input's contents bear on shapes, on memory or on what is settled: asked when they first change.
@@ -92,8 +124,14 @@ struct FrameState {
   uint64_t scratch_stride = 0;  // of one worker
   double predicted_ns = 0;      // of all actions
 
+  // While it runs.
+  int32_t chosen = 0;            // by the last segment: which of its successors comes
+  std::vector<LoopState> loops;  // by range
+  LateState late;
+
   // From attach.
   HeldBytes block;
+  std::byte* scratch = nullptr;    // of all workers
   std::vector<HeldBytes> outputs;  // by graph output
 };
 
@@ -105,6 +143,8 @@ inline constexpr size_t kFollowedBytes = model::kMaxFollowedElements * sizeof(in
 bool rebind(FrameState& state, const RuntimeContext& context);
 // Checks the caller's tensors and caches and hands them to the shape binder (bind_inputs.cpp).
 Status bind_inputs(FrameState& state, const RuntimeContext& context);
+// The value whose bytes a view's are.
+model::ValueId root_of(const FrameState& state, model::ValueId value);
 // Decides for every value where it lives and what every node needs while it runs (bind_values.cpp).
 Status place_values(FrameState& state);
 

@@ -110,6 +110,7 @@ std::byte* NodeContext::workspace(uint64_t bytes) {
     return nullptr;
   }
   OMPIPE_CHECK(workspace_used_ <= own_.workspace_bytes, node_.name.c_str());
+  if (own_.late_workspace != nullptr) return own_.late_workspace + at;
   return state_.block.data + state_.blocks[size_t(own_.workspace_block)].offset + at;
 }
 
@@ -120,7 +121,7 @@ void NodeContext::run(const kernels::TiledCall& call) {
     return;
   }
   OMPIPE_CHECK(align_block(call.tile_scratch_bytes) <= state_.scratch_stride, node_.name.c_str());
-  TileJob job{&call, 0, state_.block.data + state_.block_bytes, state_.scratch_stride};
+  TileJob job{&call, 0, state_.scratch, state_.scratch_stride};
   int64_t all_tiles = 0;
   for (int phase = 0; phase < call.phase_count; ++phase) all_tiles += call.tile_counts[size_t(phase)];
   for (job.phase = 0; job.phase < call.phase_count; ++job.phase) {
@@ -137,7 +138,7 @@ void NodeContext::run(const kernels::TiledCall& call) {
 
 Error NodeContext::failed(std::string reason) const {
   return {.kind = ErrorKind::bad_model,
-          .phase = measuring() ? "bind" : "run",
+          .phase = measuring() && !own_.late ? "bind" : "run",
           .subject = node_.name,
           .reason = std::move(reason)};
 }

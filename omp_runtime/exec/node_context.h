@@ -21,7 +21,7 @@ class NodeContext {
   kernels::Isa isa() const { return state_.plan->options.isa; }
   bool measuring() const { return runner_ == nullptr; }
 
-  int inputs() const { return int(node_.inputs.size()); }
+  int inputs() const { return int(action_.inputs.size()); }
   int outputs() const { return int(node_.outputs.size()); }
   bool has(int input) const;
   const Tensor& in(int input) const;  // must be there, and not be packed

@@ -79,6 +79,8 @@ NodeSpec make_spec(OpKind kind) {
       return {run_constant_of_shape};
     case OpKind::range:
       return {run_range};
+    case OpKind::if_else:
+    case OpKind::loop:
     case OpKind::none:
       break;
   }
@@ -86,11 +88,11 @@ NodeSpec make_spec(OpKind kind) {
 }
 
 constexpr size_t kKinds = 64;
-static_assert(size_t(OpKind::range) < kKinds);
+static_assert(size_t(OpKind::loop) < kKinds);
 
 std::array<NodeSpec, kKinds> make_table() {
   std::array<NodeSpec, kKinds> table;
-  for (size_t i = 0; i <= size_t(OpKind::range); ++i) table[i] = make_spec(OpKind(i));
+  for (size_t i = 0; i <= size_t(OpKind::loop); ++i) table[i] = make_spec(OpKind(i));
   return table;
 }
 

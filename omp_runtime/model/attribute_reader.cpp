@@ -1,4 +1,4 @@
-// The attributes of a node, and the subgraphs that some of them hold.
+// The attributes of a node.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,8 +12,6 @@
 
 namespace ompipe::model {
 namespace {
-
-constexpr int kDeepestSubgraph = 16;
 
 // An inline tensor small enough to be kept with its node (the value of ConstantOfShape), decoded; else nothing.
 std::optional<ConstantTensor> small_tensor(const TensorRecord& tensor, Walk& walk) {
@@ -41,7 +39,7 @@ std::optional<ConstantTensor> small_tensor(const TensorRecord& tensor, Walk& wal
 
 }  // namespace
 
-void GraphReader::read_attribute(std::string_view bytes, NodeRecord& record, int depth) {
+void GraphReader::read_attribute(std::string_view bytes, NodeRecord& record) {
   Attribute attribute;
   int32_t type = 0;
   std::optional<AttributeValue> value;
@@ -92,8 +90,11 @@ void GraphReader::read_attribute(std::string_view bytes, NodeRecord& record, int
   }
   walk_.at = bytes.data();
   if (attribute.name.empty()) walk_.fail(record.node.name, "attribute without a name");
-  for (std::string_view graph : graphs) read_subgraph(graph, depth + 1);
-  record.node.has_subgraph |= !graphs.empty();
+  for (std::string_view graph : graphs) {
+    const SubgraphId held = read_subgraph(graph, attribute.name);
+    record.node.graphs.push_back(held);
+    value = GraphRef{held};
+  }
   for (std::string_view tensor : tensors) {
     if (attribute.name == "value" && record.node.op_type == "Constant") {
       record.value_tensor = tensor;
@@ -101,9 +102,7 @@ void GraphReader::read_attribute(std::string_view bytes, NodeRecord& record, int
       continue;
     }
     TensorRecord read = read_tensor(tensor, record.node.name + "." + attribute.name, walk_);
-    std::optional<ConstantTensor> small;
-    if (depth == 0) small = small_tensor(read, walk_);
-    if (small) {
+    if (std::optional<ConstantTensor> small = small_tensor(read, walk_)) {
       value = std::move(*small);
     } else {
       payloads_.add(std::move(read), walk_);
@@ -123,29 +122,6 @@ void GraphReader::read_attribute(std::string_view bytes, NodeRecord& record, int
   }
   attribute.value = value ? std::move(*value) : std::monostate();
   record.node.attributes.push_back(std::move(attribute));
-}
-
-void GraphReader::read_subgraph(std::string_view bytes, int depth) {
-  if (depth > kDeepestSubgraph) walk_.fail("", fmt::format("subgraphs nested deeper than {}", kDeepestSubgraph));
-  auto message = message_of(bytes);
-  while (walk_.next(message)) {
-    if (message.tag_and_type() == key(field::graph_initializer, kBytes)) {
-      payloads_.add(read_tensor(text_of(message.get_view()), "subgraph initializer", walk_), walk_);
-    } else if (message.tag_and_type() == key(field::graph_node, kBytes)) {
-      auto node = message.get_message();
-      NodeRecord inner;
-      inner.node.name = "subgraph node";
-      while (walk_.next(node)) {
-        if (node.tag_and_type() == key(field::node_attribute, kBytes)) {
-          read_attribute(text_of(node.get_view()), inner, depth);
-        } else {
-          node.skip();
-        }
-      }
-    } else {
-      message.skip();
-    }
-  }
 }
 
 }  // namespace ompipe::model

@@ -75,6 +75,12 @@ const AttributeValue* Node::attribute(const char* wanted) const {
   return nullptr;
 }
 
+SubgraphId Node::graph_attribute(const char* wanted) const {
+  const AttributeValue* value = attribute(wanted);
+  const auto* held = value ? std::get_if<GraphRef>(value) : nullptr;
+  return held ? held->graph : kNone;
+}
+
 int64_t Node::int_attribute(const char* wanted, int64_t absent) const {
   const AttributeValue* value = attribute(wanted);
   const int64_t* number = value ? std::get_if<int64_t>(value) : nullptr;

@@ -57,13 +57,14 @@ void read_tensor_type(std::string_view bytes, Port& port, Walk& walk) {
 }  // namespace
 
 ValueId GraphReader::find(std::string_view name) const {
-  const auto place = values_.find(name);
-  return place == values_.end() ? kNone : place->second;
+  const auto& values = scopes_[size_t(scope_)].values;
+  const auto place = values.find(name);
+  return place == values.end() ? kNone : place->second;
 }
 
 ValueId GraphReader::define(std::string_view name, ValueSource source, const std::string& what) {
   const ValueId id = ValueId(graph_.values.size());
-  const auto [place, fresh] = values_.try_emplace(name, id);
+  const auto [place, fresh] = scopes_[size_t(scope_)].values.try_emplace(name, id);
   if (!fresh) walk_.fail(std::string(name), fmt::format("{} defines a value that is defined already", what));
   graph_.values.emplace_back();
   graph_.values.back().name = name;
@@ -102,25 +103,29 @@ Port GraphReader::read_port(std::string_view bytes, std::string_view* name) {
   return port;
 }
 
-void GraphReader::read(std::string_view bytes) {
-  std::vector<std::string_view> nodes, initializers, inputs, outputs;
+GraphReader::Parts GraphReader::split(std::string_view bytes) {
+  Parts parts;
   auto message = message_of(bytes);
   while (walk_.next(message)) {
     switch (message.tag_and_type()) {
       case key(field::graph_node, kBytes):
-        nodes.push_back(text_of(message.get_view()));
+        parts.nodes.push_back(text_of(message.get_view()));
         break;
       case key(field::graph_name, kBytes):
-        graph_.metadata.graph_name = message.get_string();
+        if (scope_ == 0) {
+          graph_.metadata.graph_name = message.get_string();
+        } else {
+          message.skip();
+        }
         break;
       case key(field::graph_initializer, kBytes):
-        initializers.push_back(text_of(message.get_view()));
+        parts.initializers.push_back(text_of(message.get_view()));
         break;
       case key(field::graph_input, kBytes):
-        inputs.push_back(text_of(message.get_view()));
+        parts.inputs.push_back(text_of(message.get_view()));
         break;
       case key(field::graph_output, kBytes):
-        outputs.push_back(text_of(message.get_view()));
+        parts.outputs.push_back(text_of(message.get_view()));
         break;
       case key(field::graph_sparse_initializer, kBytes):
         walk_.fail("", "sparse initializers are not supported");
@@ -128,29 +133,26 @@ void GraphReader::read(std::string_view bytes) {
         message.skip();
     }
   }
-  graph_.metadata.nodes = int64_t(nodes.size());
-  graph_.metadata.initializers = int64_t(initializers.size());
-  graph_.values.reserve(inputs.size() + initializers.size() + 2 * nodes.size());
-  values_.reserve(graph_.values.capacity());
-  for (std::string_view input : inputs) read_input(input);
-  for (std::string_view initializer : initializers) read_initializer(initializer);
+  graph_.metadata.nodes += int64_t(parts.nodes.size());
+  graph_.metadata.initializers += int64_t(parts.initializers.size());
+  return parts;
+}
+
+void GraphReader::read(std::string_view bytes) {
+  scopes_.emplace_back();
+  const Parts parts = split(bytes);
+  graph_.values.reserve(parts.inputs.size() + parts.initializers.size() + 2 * parts.nodes.size());
+  scopes_[0].values.reserve(graph_.values.capacity());
+  for (std::string_view input : parts.inputs) read_input(input);
+  for (std::string_view initializer : parts.initializers) read_initializer(initializer);
   // Before IR version 4 every initializer had to be listed as an input, and none could be fed.
   std::erase_if(graph_.inputs, [&](const Port& port) {
     return graph_.values[size_t(port.value)].source == ValueSource::initializer ||
            graph_.values[size_t(port.value)].source == ValueSource::constant;
   });
-  for (std::string_view node : nodes) read_node(node);
-  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-    for (std::string_view name : input_names_[i]) {
-      const ValueId id = name.empty() ? kNone : find(name);
-      if (id == kNone && !name.empty()) {
-        walk_.at = name.data();
-        walk_.fail(graph_.nodes[i].name, fmt::format("input '{}' is not defined", name));
-      }
-      graph_.nodes[i].inputs.push_back(id);
-    }
-  }
-  for (std::string_view output : outputs) read_output(output);
+  for (std::string_view node : parts.nodes) read_node(node);
+  link();
+  for (std::string_view output : parts.outputs) read_output(output);
 }
 
 void GraphReader::read_input(std::string_view bytes) {
@@ -193,6 +195,7 @@ void GraphReader::read_initializer(std::string_view bytes) {
     id = define(tensor.name_view, ValueSource::initializer, "initializer");
   } else {
     Value& value = graph_.values[size_t(id)];
+    if (value.source == ValueSource::body_input) walk_.fail(tensor.name, "initializer of a subgraph's input");
     if (value.source != ValueSource::graph_input) walk_.fail(tensor.name, "two initializers of that name");
     if (value.dtype != DType::undefined && value.dtype != dtype) {
       walk_.fail(tensor.name, fmt::format("initializer is {}, the graph input of that name {}", dtype_name(dtype),
@@ -236,20 +239,29 @@ void GraphReader::read_node(std::string_view bytes) {
   if (node.op_type.empty()) walk_.fail(node.name, "node without an operator");
   if (node.domain == "ai.onnx") node.domain.clear();
   if (node.name.empty()) node.name = fmt::format("{}_{}", node.op_type, graph_.nodes.size());
-  for (std::string_view attribute : attributes) read_attribute(attribute, record, 0);
+  // Before the nodes of its subgraphs.
+  const bool constant = node.op_type == "Constant" && node.domain.empty();
+  const auto id = NodeId(graph_.nodes.size());
+  if (!constant) {
+    graph_.nodes.emplace_back();
+    names_.emplace_back();
+  }
+  for (std::string_view attribute : attributes) read_attribute(attribute, record);
   for (std::string_view name : outputs) {
     walk_.at = bytes.data();
     node.outputs.push_back(name.empty() ? kNone : define(name, ValueSource::node, "node " + node.name));
   }
-  if (node.op_type == "Constant" && node.domain.empty()) {
+  if (constant) {
     keep_constant_node(std::move(record));
     return;
   }
-  for (ValueId id : node.outputs) {
-    if (id != kNone) graph_.values[size_t(id)].producer = NodeId(graph_.nodes.size());
+  for (ValueId output : node.outputs) {
+    if (output != kNone) graph_.values[size_t(output)].producer = id;
   }
-  graph_.nodes.push_back(std::move(record.node));
-  input_names_.push_back(std::move(record.input_names));
+  for (SubgraphId held : node.graphs) graph_.graphs[size_t(held)].owner = id;
+  node.graph = scopes_[size_t(scope_)].graph;
+  graph_.nodes[size_t(id)] = std::move(record.node);
+  names_[size_t(id)] = {std::move(record.input_names), scope_};
 }
 
 void GraphReader::keep_constant_node(NodeRecord record) {

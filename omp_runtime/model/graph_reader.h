@@ -1,4 +1,4 @@
-// Walks a GraphProto: names become values, tensors become payloads, nodes keep their small attributes.
+// Walks a GraphProto and those nested in it: names become values, tensors payloads, nodes keep their small attributes.
 #pragma once
 
 #include <string>
@@ -14,7 +14,8 @@ namespace ompipe::model {
 
 struct Walk;
 
-// Fills a ModelGraph from the main graph. All functions throw ReadFailure and protozero's exceptions.
+// Fills a ModelGraph from the main graph and the graphs that its nodes hold. All functions throw ReadFailure and
+// protozero's exceptions.
 class GraphReader {
  public:
   GraphReader(ModelGraph& graph, PayloadTable& payloads, Walk& walk)
@@ -23,6 +24,18 @@ class GraphReader {
   void read(std::string_view message);
 
  private:
+  // The names of one graph. What it doesn't define it takes from the graphs around it, the nearest first: its own names
+  // hide theirs.
+  struct Scope {
+    SubgraphId graph = kNone;  // kNone: the main graph
+    int32_t parent = kNone;
+    std::unordered_map<std::string_view, ValueId> values;  // keys lie in the mapped file
+    std::vector<std::string_view> outputs;                 // of a subgraph
+  };
+  struct Parts {
+    std::vector<std::string_view> nodes, initializers, inputs, outputs;
+  };
+
   // A node on its way in: its inputs can be looked up only when every value is known.
   struct NodeRecord {
     Node node;
@@ -31,12 +44,15 @@ class GraphReader {
     bool has_value_tensor = false;
   };
 
+  Parts split(std::string_view message);
   void read_input(std::string_view message);
   void read_output(std::string_view message);
   void read_initializer(std::string_view message);
   void read_node(std::string_view message);
-  void read_attribute(std::string_view message, NodeRecord& record, int depth);
-  void read_subgraph(std::string_view message, int depth);
+  void read_attribute(std::string_view message, NodeRecord& record);
+  SubgraphId read_subgraph(std::string_view message, const std::string& name);  // subgraph_reader.cpp
+  void link();
+  ValueId find_visible(std::string_view name, int32_t scope) const;
   void keep_constant_node(NodeRecord record);
   Port read_port(std::string_view message, std::string_view* name);
   ValueId define(std::string_view name, ValueSource source, const std::string& what);
@@ -46,8 +62,14 @@ class GraphReader {
   ModelGraph& graph_;
   PayloadTable& payloads_;
   Walk& walk_;
-  std::unordered_map<std::string_view, ValueId> values_;    // keys lie in the mapped file
-  std::vector<std::vector<std::string_view>> input_names_;  // by NodeId, until every value is known
+  std::vector<Scope> scopes_;
+  int32_t scope_ = 0;  // of the graph that is being read
+  // By NodeId, until every value is known.
+  struct Names {
+    std::vector<std::string_view> inputs;
+    int32_t scope = 0;
+  };
+  std::vector<Names> names_;
 };
 
 }  // namespace ompipe::model

@@ -22,6 +22,8 @@ constexpr AttributeSpec kDropout7[] = {{"ratio", real}};  // without effect outs
 constexpr AttributeSpec kDropout[] = {{"seed"}};
 constexpr AttributeSpec kGelu[] = {{"approximate", text, "none tanh"}};
 constexpr AttributeSpec kGemm[] = {{"alpha", real}, {"beta", real}, {"transA"}, {"transB"}};
+constexpr AttributeSpec kIf[] = {{"then_branch", graph}, {"else_branch", graph}};
+constexpr AttributeSpec kLoop[] = {{"body", graph}};
 constexpr AttributeSpec kNorm[] = {{"axis"}, {"epsilon", real}, {"stash_type", integer, "1"}};
 constexpr AttributeSpec kReduceAxes[] = {{"axes", integers}, {"keepdims"}};
 constexpr AttributeSpec kReduce[] = {{"keepdims"}, {"noop_with_empty_axes"}};
@@ -70,7 +72,9 @@ constexpr OpSpec kOps[] = {
     {kOnnx, "Gelu", 20, kLast, OpKind::gelu, 1, 1, 1, rules::unary_float, kGelu},
     {kOnnx, "Gemm", 7, kLast, OpKind::gemm, 2, 3, 1, rules::gemm, kGemm},
     {kOnnx, "Identity", 1, kLast, OpKind::identity, 1, 1, 1, rules::same},
+    {kOnnx, "If", 1, kLast, OpKind::if_else, 1, 1, -1, nullptr, kIf},
     {kOnnx, "LayerNormalization", 17, kLast, OpKind::layer_norm, 2, 3, 3, rules::layer_norm, kNorm},
+    {kOnnx, "Loop", 1, kLast, OpKind::loop, 0, -1, -1, nullptr, kLoop},
     {kOnnx, "MatMul", 1, kLast, OpKind::mat_mul, 2, 2, 1, rules::mat_mul},
     {kOnnx, "Max", 8, kLast, OpKind::max, 1, -1, 1, rules::binary_number},
     {kOnnx, "Min", 8, kLast, OpKind::min, 1, -1, 1, rules::binary_number},

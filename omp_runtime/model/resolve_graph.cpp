@@ -1,4 +1,4 @@
-// The steps of resolution that look at the graph alone: order, liveness, kernels, identities, manifest.
+// The steps of resolution that look at the graph alone: kernels, identities, manifest.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,6 +26,8 @@ const char* kind_name(AttributeKind kind) {
       return "integers";
     case AttributeKind::tensor:
       return "a small inline tensor";
+    case AttributeKind::graph:
+      return "a graph";
   }
   return "";
 }
@@ -42,6 +44,8 @@ bool is_of(const AttributeValue& value, AttributeKind kind) {
       return std::holds_alternative<std::vector<int64_t>>(value);
     case AttributeKind::tensor:
       return std::holds_alternative<ConstantTensor>(value);
+    case AttributeKind::graph:
+      return std::holds_alternative<GraphRef>(value);
   }
   return false;
 }
@@ -75,80 +79,14 @@ std::string attribute_fault(const Attribute& attribute, const OpSpec& spec) {
   return fmt::format("attribute {} is '{}', expected one of: {}", attribute.name, value, known->values);
 }
 
-// Rebuilds the nodes in a new order (or fewer) and tells the values where their producers are now.
-void reorder(const std::vector<NodeId>& order, std::vector<Node>& nodes, std::vector<Value>& values) {
-  std::vector<Node> kept;
-  kept.reserve(order.size());
-  for (NodeId id : order) kept.push_back(std::move(nodes[size_t(id)]));
-  nodes = std::move(kept);
-  for (Value& value : values) value.producer = kNone;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    for (ValueId output : nodes[i].outputs) {
-      if (output != kNone && values[size_t(output)].source == ValueSource::node)
-        values[size_t(output)].producer = NodeId(i);
-    }
-  }
-}
-
 }  // namespace
-
-Status Resolver::sort_nodes() {
-  const size_t count = data_.nodes.size();
-  std::vector<int32_t> waiting(count, 0);
-  std::vector<std::vector<NodeId>> consumers(count);
-  bool sorted = true;
-  for (size_t i = 0; i < count; ++i) {
-    for (ValueId input : data_.nodes[i].inputs) {
-      const NodeId producer = input == kNone ? kNone : data_.values[size_t(input)].producer;
-      if (producer == kNone) continue;
-      sorted = sorted && producer < NodeId(i);
-      ++waiting[i];
-      consumers[size_t(producer)].push_back(NodeId(i));
-    }
-  }
-  if (sorted) return ok_status();
-  std::vector<NodeId> order;
-  order.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    if (waiting[i] == 0) order.push_back(NodeId(i));
-  }
-  for (size_t next = 0; next < order.size(); ++next) {
-    for (NodeId consumer : consumers[size_t(order[next])]) {
-      if (--waiting[size_t(consumer)] == 0) order.push_back(consumer);
-    }
-  }
-  if (order.size() != count) {
-    const size_t stuck =
-        size_t(std::find_if(waiting.begin(), waiting.end(), [](int32_t n) { return n > 0; }) - waiting.begin());
-    return refused(data_.nodes[stuck], fmt::format("{} nodes depend on each other in a cycle", count - order.size()));
-  }
-  reorder(order, data_.nodes, data_.values);
-  return ok_status();
-}
-
-void Resolver::remove_dead() {
-  std::vector<uint8_t> live(data_.nodes.size(), 0);
-  auto mark = [&](ValueId id) {
-    const NodeId producer = id == kNone ? kNone : data_.values[size_t(id)].producer;
-    if (producer != kNone) live[size_t(producer)] = 1;
-  };
-  for (const Port& output : data_.outputs) mark(output.value);
-  std::vector<NodeId> order;
-  for (size_t i = data_.nodes.size(); i-- > 0;) {
-    if (!live[i]) continue;
-    order.push_back(NodeId(i));
-    for (ValueId input : data_.nodes[i].inputs) mark(input);
-  }
-  std::reverse(order.begin(), order.end());
-  if (order.size() != data_.nodes.size()) reorder(order, data_.nodes, data_.values);
-}
 
 Status Resolver::choose_kernels() {
   for (Node& node : data_.nodes) {
     const std::string what =
         fmt::format("operator {} (domain {}, opset {})", node.op_type, domain_name(node.domain), node.opset);
     if (node.opset == 0) return refused(node, what + ": the model does not import that domain");
-    const OpSpec* spec = node.has_subgraph ? nullptr : find_op(node.domain, node.op_type, node.opset);
+    const OpSpec* spec = find_op(node.domain, node.op_type, node.opset);
     if (!spec) {
       const auto ops = all_ops();
       const bool other_version = std::any_of(ops.begin(), ops.end(), [&](const OpSpec& op) {
@@ -175,6 +113,8 @@ Status Resolver::choose_kernels() {
       if (!fault.empty()) return refused(node, fmt::format("{}: {}", what, fault));
     }
     node.spec = spec;
+    if (std::string fault = node.is_flow() ? graph_fault(node) : std::string(); !fault.empty())
+      return refused(node, fmt::format("{}: {}", what, fault));
   }
   return ok_status();
 }
@@ -186,6 +126,9 @@ void Resolver::forward_uses(std::vector<ValueId>& alias) {
   for (Node& node : data_.nodes) {
     for (ValueId& input : node.inputs) forward(input);
   }
+  for (Subgraph& graph : data_.graphs) {
+    for (ValueId& output : graph.outputs) forward(output);
+  }
   for (Port& output : data_.outputs) forward(output.value);
 }
 
@@ -196,6 +139,9 @@ Status Resolver::remove_identities() {
     for (ValueId input : node.inputs) {
       if (input != kNone) used[size_t(input)] = 1;
     }
+  }
+  for (const Subgraph& graph : data_.graphs) {
+    for (ValueId output : graph.outputs) used[size_t(output)] = 1;
   }
   for (const Port& output : data_.outputs) used[size_t(output.value)] = 1;
   std::vector<NodeId> kept;
@@ -217,7 +163,7 @@ Status Resolver::remove_identities() {
     if (node.outputs[0] != kNone) alias[size_t(node.outputs[0])] = node.inputs[0];
   }
   forward_uses(alias);
-  if (kept.size() != data_.nodes.size()) reorder(kept, data_.nodes, data_.values);
+  keep_nodes(kept);
   return ok_status();
 }
 
@@ -242,6 +188,11 @@ void Resolver::build_manifest() {
   };
   for (const Node& node : data_.nodes) {
     for (ValueId input : node.inputs) activate(input, [&] { return node.op_type + " " + node.name; });
+  }
+  for (const Subgraph& graph : data_.graphs) {
+    if (graph.owner == kNone) continue;
+    for (ValueId output : graph.outputs)
+      activate(output, [&] { return graph.name + " of " + data_.nodes[size_t(graph.owner)].name; });
   }
   for (const Port& output : data_.outputs) activate(output.value, [&] { return "output " + output.name; });
   data_.avoided_bytes.fill(0);

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "facts.h"
+#include "infer_flow.h"
 #include "ompipe/io/posix_device.h"
 #include "ompipe/model/decode.h"
 #include "ompipe/model/resolver.h"
@@ -129,21 +130,31 @@ Status Resolver::infer_and_fold() {
   std::vector<TensorFact> facts(data_.values.size());
   for (size_t i = 0; i < facts.size(); ++i) {
     const Value& value = data_.values[i];
-    if (value.source == ValueSource::node) continue;
+    if (value.source == ValueSource::node || value.source == ValueSource::body_input) continue;
     facts[i] = fact_of_shape(value.dtype, value.shape, value.has_shape, &symbols);
     if (value.source == ValueSource::constant) set_contents(data_.constants[size_t(value.constant)], pool, facts[i]);
   }
   InferContext context(facts.data(), &symbols, pool);
   std::vector<ValueId> alias(data_.values.size(), kNone);
+  FlowInference inference(context, facts.data(), data_.nodes, data_.graphs, data_.values);
+  if (const NodeId wrong = inference.run(0, NodeId(data_.nodes.size())); wrong != kNone) {
+    const Node& node = data_.nodes[size_t(wrong)];
+    return Error{.kind = ErrorKind::bad_model,
+                 .phase = "resolve",
+                 .subject = node.name,
+                 .reason = fmt::format("{}: {}", node.op_type, context.reason())};
+  }
+  for (Subgraph& graph : data_.graphs) {
+    if (graph.owner == kNone) continue;
+    const Node& owner = data_.nodes[size_t(graph.owner)];
+    graph.certain = owner.kind() == OpKind::loop && loop_bounds(owner, graph, facts.data()).starts;
+    for (ValueId input : graph.inputs) keep_inferred(input, facts, symbols);
+  }
   for (const Node& node : data_.nodes) {
-    OMPIPE_CHECK(node.spec, "choose_kernels comes before infer_and_fold");
-    if (!context.run(node)) {
-      return Error{.kind = ErrorKind::bad_model,
-                   .phase = "resolve",
-                   .subject = node.name,
-                   .reason = fmt::format("{}: {}", node.op_type, context.reason())};
+    for (ValueId id : node.outputs) {
+      if (id != kNone) keep_inferred(id, facts, symbols);
     }
-    keep_inferred(node, facts, symbols);
+    if (node.inputs.empty()) continue;
     // A cast to the type that is there already passes its input on.
     const ValueId input = node.inputs[0], output = node.outputs[0];
     if (node.kind() == OpKind::cast && output != kNone && facts[size_t(input)].dtype == facts[size_t(output)].dtype) {
@@ -154,27 +165,24 @@ Status Resolver::infer_and_fold() {
   return check_outputs(facts, symbols);
 }
 
-void Resolver::keep_inferred(const Node& node, const std::vector<TensorFact>& facts, const SymbolTable& symbols) {
-  for (ValueId id : node.outputs) {
-    if (id == kNone) continue;
-    const TensorFact& fact = facts[size_t(id)];
-    Value& value = data_.values[size_t(id)];
-    value.dtype = fact.dtype;
-    value.has_shape = fact.has_shape;
-    value.shape = fact.has_shape ? symbolic_shape(fact, symbols) : SymbolicShape();
-    if (!is_integer(fact.dtype) || !fact.shape_known() || !fact.contents_known()) continue;
-    ConstantTensor folded{.dtype = fact.dtype, .dims = {}, .bytes = {}};
-    for (int i = 0; i < fact.rank; ++i) folded.dims.push_back(fact.dims[size_t(i)].value);
-    const size_t width = dtype_bytes(fact.dtype);
-    folded.bytes.resize(fact.content_count * width);
-    for (uint32_t i = 0; i < fact.content_count; ++i) {
-      store_element(uint64_t(fact.contents[i].value), fact.dtype, folded.bytes.data() + i * width);
-    }
-    value.source = ValueSource::constant;
-    value.constant = int32_t(data_.constants.size());
-    value.producer = kNone;
-    data_.constants.push_back(std::move(folded));
+void Resolver::keep_inferred(ValueId id, const std::vector<TensorFact>& facts, const SymbolTable& symbols) {
+  const TensorFact& fact = facts[size_t(id)];
+  Value& value = data_.values[size_t(id)];
+  value.dtype = fact.dtype;
+  value.has_shape = fact.has_shape;
+  value.shape = fact.has_shape ? symbolic_shape(fact, symbols) : SymbolicShape();
+  if (!is_integer(fact.dtype) || !fact.shape_known() || !fact.contents_known()) return;
+  ConstantTensor folded{.dtype = fact.dtype, .dims = {}, .bytes = {}};
+  for (int i = 0; i < fact.rank; ++i) folded.dims.push_back(fact.dims[size_t(i)].value);
+  const size_t width = dtype_bytes(fact.dtype);
+  folded.bytes.resize(fact.content_count * width);
+  for (uint32_t i = 0; i < fact.content_count; ++i) {
+    store_element(uint64_t(fact.contents[i].value), fact.dtype, folded.bytes.data() + i * width);
   }
+  value.source = ValueSource::constant;
+  value.constant = int32_t(data_.constants.size());
+  value.producer = kNone;
+  data_.constants.push_back(std::move(folded));
 }
 
 Status Resolver::check_outputs(const std::vector<TensorFact>& facts, const SymbolTable& symbols) {

@@ -22,6 +22,7 @@ Resolver::Resolver(ModelGraph graph) {
   data_.constants = std::move(graph.constants);
   data_.values = std::move(graph.values);
   data_.nodes = std::move(graph.nodes);
+  data_.graphs = std::move(graph.graphs);
   data_.inputs = std::move(graph.inputs);
   data_.outputs = std::move(graph.outputs);
   data_.notes = std::move(graph.notes);
@@ -57,6 +58,8 @@ Status Resolver::check_operand(ValueId id, NodeId before, const std::string& use
         return incomplete(value.name, "graph input without a port");
       }
       break;
+    case ValueSource::body_input:
+      break;
     case ValueSource::constant:
       if (value.constant < 0 || size_t(value.constant) >= data_.constants.size()) {
         return incomplete(value.name, fmt::format("constant without elements, {} needs it", user));
@@ -89,6 +92,12 @@ Status Resolver::check_frozen() const {
     for (ValueId input : node.inputs) {
       if (input == kNone) continue;
       if (Status right = check_operand(input, NodeId(i), node.name); !right) return right;
+    }
+  }
+  for (const Subgraph& graph : data_.graphs) {
+    for (ValueId output : graph.outputs) {
+      if (graph.owner == kNone) break;
+      if (Status right = check_operand(output, graph.end, graph.name); !right) return right;
     }
   }
   for (const Port& output : data_.outputs) {

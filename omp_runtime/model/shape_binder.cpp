@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "facts.h"
+#include "infer_flow.h"
 
 namespace ompipe::model {
 namespace {
@@ -39,7 +40,7 @@ ShapeBinder::ShapeBinder(const ResolvedModel& model)
       known_(model.values().size()) {
   for (size_t i = 0; i < facts_.size(); ++i) {
     const Value& value = model.value(ValueId(i));
-    if (value.source == ValueSource::node) continue;
+    if (value.source == ValueSource::node || value.source == ValueSource::body_input) continue;
     facts_[i] = fact_of_shape(value.dtype, value.shape, value.has_shape, nullptr);
     if (value.constant != kNone) set_contents(model.constants()[size_t(value.constant)], fixed_pool_, facts_[i]);
     finish(ValueId(i));
@@ -106,14 +107,56 @@ Status ShapeBinder::bind_input(size_t index, const BoundInput& input) {
   const Extent count = fact.count();
   if (!count.known() || count.value > kMaxElements)
     return misfit(port.name, "shape " + dims_text(input.dims) + " is too large");
-  const bool followed = input.contents && (input.dtype == DType::i64 || input.dtype == DType::i32);
-  if (followed && count.value <= int64_t(kMaxFollowedElements)) {
-    Extent* items = pool_.take(size_t(count.value));
-    for (size_t i = 0; i < size_t(count.value); ++i) items[i] = {element_at(input.contents, input.dtype, i)};
-    fact.contents = items;
-    fact.content_count = uint32_t(count.value);
+  follow(fact, input.contents, pool_);
+  return ok_status();
+}
+
+// Integers of shapes, axes and lengths only.
+void ShapeBinder::follow(TensorFact& fact, const void* contents, ContentsPool& pool) {
+  const Extent count = fact.count();
+  const bool followed = contents && (fact.dtype == DType::i64 || fact.dtype == DType::i32);
+  if (!followed || !count.known() || count.value > int64_t(kMaxFollowedElements)) return;
+  Extent* items = pool.take(size_t(count.value));
+  for (size_t i = 0; i < size_t(count.value); ++i) items[i] = {element_at(contents, fact.dtype, i)};
+  fact.contents = items;
+  fact.content_count = uint32_t(count.value);
+}
+
+Status ShapeBinder::infer(NodeId id, std::span<const FoundValue> inputs) {
+  forget();
+  for (const FoundValue& input : inputs) {
+    TensorFact& fact = facts_[size_t(input.value)];
+    fact.has_shape = true;
+    fact.rank = uint8_t(input.dims.size());
+    for (size_t i = 0; i < input.dims.size(); ++i) fact.dims[i] = {input.dims[i]};
+    if (fact.contents) continue;
+    follow(fact, input.contents, found_pool_);
+    if (fact.contents) found_.push_back(input.value);
+  }
+  InferContext context(facts_.data(), nullptr, found_pool_);
+  const Node& node = model_.node(id);
+  if (!context.run(node)) {
+    return Error{.kind = ErrorKind::bad_model,
+                 .phase = "run",
+                 .subject = node.name,
+                 .reason = fmt::format("{}: {}", node.op_type, context.reason())};
+  }
+  for (ValueId output : node.outputs) {
+    if (output == kNone) continue;
+    facts_[size_t(output)].contents = nullptr;
+    facts_[size_t(output)].content_count = 0;
+    finish(output);
   }
   return ok_status();
+}
+
+void ShapeBinder::forget() {
+  for (ValueId id : found_) {
+    facts_[size_t(id)].contents = nullptr;
+    facts_[size_t(id)].content_count = 0;
+  }
+  found_.clear();
+  found_pool_.reset();
 }
 
 Status ShapeBinder::bind(std::span<const BoundInput> inputs) {
@@ -125,13 +168,18 @@ Status ShapeBinder::bind(std::span<const BoundInput> inputs) {
     finish(model_.inputs()[i].value);
   }
   InferContext context(facts_.data(), nullptr, pool_);
+  FlowInference inference(context, facts_.data(), model_.nodes(), model_.graphs(), model_.values());
+  if (const NodeId wrong = inference.run(0, NodeId(model_.nodes().size())); wrong != kNone) {
+    const Node& node = model_.node(wrong);
+    return Error{.kind = ErrorKind::usage,
+                 .phase = "bind",
+                 .subject = node.name,
+                 .reason = fmt::format("these input shapes don't fit: {}: {}", node.op_type, context.reason())};
+  }
+  for (const Subgraph& graph : model_.graphs()) {
+    for (ValueId input : graph.inputs) finish(input);
+  }
   for (const Node& node : model_.nodes()) {
-    if (!context.run(node)) {
-      return Error{.kind = ErrorKind::usage,
-                   .phase = "bind",
-                   .subject = node.name,
-                   .reason = fmt::format("these input shapes don't fit: {}: {}", node.op_type, context.reason())};
-    }
     for (ValueId output : node.outputs) {
       if (output != kNone) finish(output);
     }

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
+#include "finish.h"
 #include "objects.h"
-#include "ompipe/arenas/block_arena.h"
-#include "ompipe/arenas/prepared_arena.h"
+#include "weights.h"
 
 namespace ompipe::plan {
 namespace {
@@ -24,15 +25,11 @@ class Builder {
   }
 
   Result<std::shared_ptr<const PreparedExecutionPlan>> build() {
-    const auto nodes = model::NodeId(model_.nodes().size());
-    find_weights();
-    for (model::NodeId id = 0; id < nodes; ++id) {
-      Status status = add_node(id);
-      if (status.ok() && id + 1 == nodes) status = end_segment();
-      if (!status.ok()) return status.error();
-    }
-    finish_uses();
-    finish_lives();
+    weights_.find(model_, table_);
+    Status status = add_nodes(0, model::NodeId(model_.nodes().size()));
+    if (status.ok()) status = end_segment();
+    if (!status.ok()) return status.error();
+    finish_plan(*plan_);
     return Result<std::shared_ptr<const PreparedExecutionPlan>>(std::move(plan_));
   }
 
@@ -47,64 +44,113 @@ class Builder {
     ObjectId object;
     uint64_t offset;
   };
-  // What a MatMulNBits multiplies by.
-  struct Weight {
-    model::NodeId node;
-    kernels::MatMulSpec spec;
-    std::vector<model::PayloadId> sources;
-  };
+  Status add_nodes(model::NodeId begin, model::NodeId end) {
+    Status status = ok_status();
+    for (model::NodeId id = begin; status.ok() && id < end; id = after_node(id, model_.nodes(), model_.graphs()))
+      status = model_.node(id).is_flow() ? add_flow(id) : add_node(id);
+    return status;
+  }
+
+  // The node's own action, which ends its segment, then its subgraphs as ranges.
+  Status add_flow(model::NodeId id) {
+    const model::Node& node = model_.node(id);
+    const bool loop = node.kind() == model::OpKind::loop;
+    const auto head = ActionId(plan_->actions.size());
+    Status status = add_step({id, {}, loop ? Step::enter : Step::branch, kNone}, node.inputs, node.name);
+    if (status.ok()) status = end_segment();
+    const auto chooser = SegmentId(plan_->segments.size()) - 1;
+    std::vector<RangeId> held;
+    for (const char* name : {"then_branch", "else_branch", "body"}) {
+      const model::SubgraphId graph = node.graph_attribute(name);
+      if (!status.ok() || graph == model::kNone) continue;
+      held.push_back(RangeId(plan_->ranges.size()));
+      status = add_range(id, graph, head);
+    }
+    if (!status.ok()) return status;
+    const auto behind = SegmentId(plan_->segments.size());
+    if (loop) plan_->actions[size_t(head)].range = held[0];
+    for (const RangeId range : held) {
+      plan_->segments[size_t(chooser)].next.push_back(plan_->ranges[size_t(range)].begin);
+      Segment& last = plan_->segments[size_t(plan_->ranges[size_t(range)].end) - 1];
+      if (loop) last.next.push_back(plan_->ranges[size_t(range)].begin);
+      last.next.push_back(behind);
+      last.join = behind;
+    }
+    if (loop) plan_->segments[size_t(chooser)].next.push_back(behind);
+    const bool certain = loop && model_.graph(plan_->ranges[size_t(held[0])].graph).certain;
+    plan_->segments[size_t(chooser)].join = certain ? chooser + 1 : behind;
+    return ok_status();
+  }
+
+  Status add_range(model::NodeId owner, model::SubgraphId id, ActionId head) {
+    const model::Subgraph& graph = model_.graph(id);
+    const model::Node& node = model_.node(owner);
+    const auto range = RangeId(plan_->ranges.size());
+    const bool loop = node.kind() == model::OpKind::loop;
+    plan_->ranges.push_back({.name = node.name + "." + graph.name,
+                             .owner = owner,
+                             .graph = id,
+                             .parent = range_,
+                             .loop = loop,
+                             .begin = SegmentId(plan_->segments.size()),
+                             .end = 0,
+                             .head = head,
+                             .last = 0});
+    // What a bundle made in here holds may never be read: nothing outside relies on it.
+    const std::map<model::PayloadId, Place> outside = small_places_;
+    const RangeId around = std::exchange(range_, range);
+    Status status = add_nodes(graph.begin, graph.end);
+    const auto last = ActionId(plan_->actions.size());
+    if (status.ok()) {
+      status = add_step({owner, {}, loop ? Step::repeat : Step::yield, range}, graph.outputs,
+                        plan_->ranges[size_t(range)].name + ".end");
+    }
+    if (status.ok()) status = end_segment();
+    range_ = around;
+    small_places_ = outside;
+    plan_->ranges[size_t(range)].last = last;
+    plan_->ranges[size_t(range)].end = SegmentId(plan_->segments.size());
+    return status;
+  }
+
+  // An action of a flow node, with these values as its operands.
+  Status add_step(Action action, const std::vector<model::ValueId>& values, const std::string& name) {
+    std::vector<Small> smalls;
+    std::set<ObjectId> large;
+    taken_inputs_ = 0;
+    action.inputs.resize(values.size());
+    Status status = ok_status();
+    const model::Node& node = model_.node(action.node);
+    for (size_t i = 0; status.ok() && i < values.size(); ++i)
+      status = bind_input(node, i, values[i], action, large, smalls);
+    return status.ok() ? append(std::move(action), large, smalls, name) : status;
+  }
 
   Status add_node(model::NodeId id) {
     const model::Node& node = model_.node(id);
-    Action action{id, std::vector<Operand>(node.inputs.size())};
+    Action action{id, std::vector<Operand>(node.inputs.size()), Step::node, kNone};
     std::vector<Small> smalls;
     std::set<ObjectId> large;
     Status status = bind_weights(node, action, large);
-    for (size_t i = 0; status.ok() && i < node.inputs.size(); ++i) status = bind_input(node, i, action, large, smalls);
-    if (!status.ok()) return status;
+    for (size_t i = 0; status.ok() && i < node.inputs.size(); ++i)
+      status = bind_input(node, i, node.inputs[i], action, large, smalls);
+    return status.ok() ? append(std::move(action), large, smalls, node.name) : status;
+  }
 
+  // Adds the action to the segment under way, or to a new one if that would need too much.
+  Status append(Action action, const std::set<ObjectId>& large, const std::vector<Small>& smalls,
+                const std::string& name) {
     std::set<ObjectId> together = segment_objects_;
     together.insert(large.begin(), large.end());
     const bool too_many = together.size() > size_t(plan_->options.max_large_objects) && !segment_objects_.empty();
     if (too_many) {
-      if (status = end_segment(); !status.ok()) return status;
+      if (Status status = end_segment(); !status.ok()) return status;
     }
     segment_objects_.insert(large.begin(), large.end());
     smalls_.insert(smalls_.end(), smalls.begin(), smalls.end());
     plan_->actions.push_back(std::move(action));
-    if (plan_->actions.size() == size_t(segment_begin_) + 1) segment_name_ = node.name;
+    if (plan_->actions.size() == size_t(segment_begin_) + 1) segment_name_ = name;
     return ok_status();
-  }
-
-  // Every packed 4-bit weight, by what its bytes are: a table earlier in the sequence may be the same bytes. What is
-  // wrong with a weight is said when its node's turn comes.
-  void find_weights() {
-    for (model::NodeId id = 0; id < model::NodeId(model_.nodes().size()); ++id) {
-      Weight weight{id, {}, {}};
-      if (model_.node(id).kind() != model::OpKind::mat_mul_nbits) continue;
-      if (!nbits_weight(model_.node(id), weight.sources, weight.spec).ok()) continue;
-      const std::string lineage = table_.lineage(weight.sources);
-      weights_.try_emplace(lineage, std::move(weight));
-    }
-  }
-
-  // The weight that a GatherBlockQuantized's table is, row for column; null if there is none.
-  const Weight* weight_of_table(const model::Node& node) const {
-    std::vector<model::PayloadId> sources;
-    for (size_t i : {size_t(0), size_t(2), size_t(3)}) {
-      if (i >= node.inputs.size() || node.inputs[i] == model::kNone) continue;
-      const model::Value& value = model_.value(node.inputs[i]);
-      if (value.source != model::ValueSource::initializer) return nullptr;
-      sources.push_back(value.payload);
-    }
-    const auto found = weights_.find(table_.lineage(sources));
-    if (found == weights_.end()) return nullptr;
-    const kernels::MatMulSpec& spec = found->second.spec;
-    const model::Shape dims = model_.value(node.inputs[0]).dims();
-    const int64_t blocks = (spec.k + spec.block - 1) / spec.block;
-    const bool same = dims == model::Shape{spec.n, blocks * spec.block / 2} &&
-                      spec.block == node.int_attribute("block_size", 128) && spec.scale_type == kernels::ScaleType::f32;
-    return same ? &found->second : nullptr;
   }
 
   // Inputs that a packed object takes the place of.
@@ -116,11 +162,11 @@ class Builder {
     Status status = ok_status();
     switch (node.kind()) {
       case model::OpKind::mat_mul_nbits:
-        status = nbits_weight(node, weight.sources, weight.spec);
+        status = nbits_weight(model_, node, weight.sources, weight.spec);
         taken_inputs_ = 1u << 1 | 1u << 2 | 1u << 3;
         break;
       case model::OpKind::gather_block_quantized:
-        if (const Weight* shared = weight_of_table(node)) {
+        if (const Weight* shared = weights_.of_table(node)) {
           weight = *shared;
           owner = &model_.node(shared->node);
           input = 0;
@@ -128,7 +174,7 @@ class Builder {
         }
         break;
       default:
-        status = float_weight(node, weight.sources, weight.spec);
+        status = float_weight(model_, node, weight.sources, weight.spec);
         if (!weight.sources.empty()) taken_inputs_ = 1u << 1;
     }
     if (!status.ok() || weight.sources.empty()) return status;
@@ -144,81 +190,20 @@ class Builder {
     return ok_status();
   }
 
-  Status nbits_weight(const model::Node& node, std::vector<model::PayloadId>& sources, kernels::MatMulSpec& spec) {
-    auto refuse = [&](std::string reason) {
-      return Status(Error{ErrorKind::bad_model, "plan", node.name, std::move(reason)});
-    };
-    auto given = [&](size_t i) { return i < node.inputs.size() && node.inputs[i] != model::kNone; };
-    if (given(4)) return refuse("MatMulNBits with g_idx is not supported: expected weights in the order of k");
-    const int64_t bits = node.int_attribute("bits", 4);
-    if (bits != 4) return refuse(fmt::format("MatMulNBits has bits {}; expected 4", bits));
-    spec.format = kernels::WeightFormat::nbits4;
-    spec.k = node.int_attribute("K", 0);
-    spec.n = node.int_attribute("N", 0);
-    spec.block = int(node.int_attribute("block_size", 0));
-    spec.accuracy_level = node.int_attribute("accuracy_level", 0) == 4 ? 4 : 0;
-    spec.has_zero_points = given(3);
-    for (size_t i = 1; i <= (spec.has_zero_points ? 3u : 2u); ++i) {
-      const model::Value& value = model_.value(node.inputs[i]);
-      if (value.source != model::ValueSource::initializer) {
-        return refuse(fmt::format("{} is not a constant; MatMulNBits needs constant weights, scales and zero points",
-                                  value.name));
-      }
-      sources.push_back(value.payload);
-    }
-    const model::DType scale_type = model_.value(node.inputs[2]).dtype;
-    if (scale_type != model::DType::f32 && scale_type != model::DType::f16) {
-      return refuse(fmt::format("scales of type {}; expected float32 or float16", model::dtype_name(scale_type)));
-    }
-    if (spec.has_zero_points && model_.value(node.inputs[3]).dtype != model::DType::u8) {
-      return refuse(fmt::format("zero points of type {}; expected packed uint8",
-                                model::dtype_name(model_.value(node.inputs[3]).dtype)));
-    }
-    spec.scale_type = scale_type == model::DType::f16 ? kernels::ScaleType::f16 : kernels::ScaleType::f32;
-    return ok_status();
-  }
-
-  // MatMul and Gemm with a constant float matrix B; anything else stays as it is.
-  Status float_weight(const model::Node& node, std::vector<model::PayloadId>& sources, kernels::MatMulSpec& spec) {
-    if (node.kind() != model::OpKind::mat_mul && node.kind() != model::OpKind::gemm) return ok_status();
-    const model::Value& b = model_.value(node.inputs[1]);
-    if (b.source != model::ValueSource::initializer) return ok_status();
-    const model::Shape dims = b.dims();
-    if (dims.size() != 2) return ok_status();
-    switch (b.dtype) {
-      case model::DType::f32:
-        spec.format = kernels::WeightFormat::f32;
-        break;
-      case model::DType::f16:
-        spec.format = kernels::WeightFormat::f16;
-        break;
-      case model::DType::bf16:
-        spec.format = kernels::WeightFormat::bf16;
-        break;
-      default:
-        return ok_status();
-    }
-    spec.trans_b = node.kind() == model::OpKind::gemm && node.int_attribute("transB", 0) != 0;
-    spec.k = dims[spec.trans_b ? 1 : 0];
-    spec.n = dims[spec.trans_b ? 0 : 1];
-    if (kernels::unsupported_reason(spec)) return ok_status();
-    sources.push_back(b.payload);
-    return ok_status();
-  }
-
-  Status bind_input(const model::Node& node, size_t i, Action& action, std::set<ObjectId>& large,
+  Status bind_input(const model::Node& node, size_t i, model::ValueId id, Action& action, std::set<ObjectId>& large,
                     std::vector<Small>& smalls) {
     Operand& operand = action.inputs[i];
-    if ((i < 32 && (taken_inputs_ >> i & 1) != 0) || node.inputs[i] == model::kNone) return ok_status();
-    const model::Value& value = model_.value(node.inputs[i]);
-    operand.value = node.inputs[i];
+    if ((i < 32 && (taken_inputs_ >> i & 1) != 0) || id == model::kNone) return ok_status();
+    const model::Value& value = model_.value(id);
+    operand.value = id;
     switch (value.source) {
       case model::ValueSource::node:
       case model::ValueSource::graph_input:
-        operand = {Operand::Kind::value, node.inputs[i], 0, node.inputs[i]};
+      case model::ValueSource::body_input:
+        operand = {Operand::Kind::value, id, 0, id};
         return ok_status();
       case model::ValueSource::constant:
-        operand = {Operand::Kind::constant, value.constant, 0, node.inputs[i]};
+        operand = {Operand::Kind::constant, value.constant, 0, id};
         return ok_status();
       case model::ValueSource::initializer:
         operand.kind = Operand::Kind::source;
@@ -243,6 +228,7 @@ class Builder {
   // bound.
   Status end_segment() {
     const auto end = ActionId(plan_->actions.size());
+    if (end == segment_begin_) return ok_status();
     std::vector<model::PayloadId> fresh;
     for (const Small& small : smalls_) {
       if (!small_places_.count(small.payload) && std::find(fresh.begin(), fresh.end(), small.payload) == fresh.end()) {
@@ -264,7 +250,7 @@ class Builder {
     }
     plan_->segments.push_back({segment_name_, segment_begin_, end,
                                std::vector<ObjectId>(segment_objects_.begin(), segment_objects_.end()),
-                               row_accesses(end)});
+                               range_ == kNone ? row_accesses(end) : std::vector<RowAccess>(), range_});
     segment_begin_ = end;
     segment_objects_.clear();
     smalls_.clear();
@@ -295,78 +281,20 @@ class Builder {
     return found;
   }
 
-  void finish_uses() {
-    for (SegmentId s = 0; s < SegmentId(plan_->segments.size()); ++s) {
-      Gang gang;
-      for (ObjectId id : plan_->segments[size_t(s)].requirements) {
-        plan_->objects[size_t(id)].uses.push_back(s);
-        gang += gang_of(plan_->objects[size_t(id)]);
-      }
-      plan_->gangs.push_back(gang);
-      plan_->largest_gang.prepared_bytes = std::max(plan_->largest_gang.prepared_bytes, gang.prepared_bytes);
-      plan_->largest_gang.staging_bytes = std::max(plan_->largest_gang.staging_bytes, gang.staging_bytes);
-      plan_->largest_gang.objects = std::max(plan_->largest_gang.objects, gang.objects);
-    }
-    for (const PreparedObject& object : plan_->objects) {
-      plan_->packed_bytes += gang_of(object).prepared_bytes;
-      plan_->source_bytes += object.source_bytes;
-    }
-  }
-
-  void finish_lives() {
-    plan_->lives.resize(model_.values().size());
-    for (ActionId a = 0; a < ActionId(plan_->actions.size()); ++a) {
-      const model::Node& node = model_.node(plan_->actions[size_t(a)].node);
-      for (model::ValueId output : node.outputs) {
-        if (output != model::kNone) plan_->lives[size_t(output)].defined = a;
-      }
-      for (model::ValueId input : node.inputs) {
-        if (input != model::kNone) plan_->lives[size_t(input)].last_use = a;
-      }
-    }
-    for (const model::Port& port : model_.outputs()) plan_->lives[size_t(port.value)].output = true;
-  }
-
   const model::ResolvedModel& model_;
   std::shared_ptr<PreparedExecutionPlan> plan_;
   ObjectTable table_;
-  std::map<std::string, Weight> weights_;  // by the lineage of their sources
-  uint32_t taken_inputs_ = 0;              // of the node under way, a bit each: inside its packed object
+  SharedWeights weights_;
+  uint32_t taken_inputs_ = 0;  // of the node under way, a bit each: inside its packed object
   ActionId segment_begin_ = 0;
   std::string segment_name_;
   std::set<ObjectId> segment_objects_;
   std::vector<Small> smalls_;
   std::map<model::PayloadId, Place> small_places_;
+  RangeId range_ = kNone;  // that is under way
 };
 
 }  // namespace
-
-Gang& Gang::operator+=(const Gang& other) {
-  prepared_bytes += other.prepared_bytes;
-  staging_bytes += other.staging_bytes;
-  objects += other.objects;
-  return *this;
-}
-
-Gang gang_of(const PreparedObject& object) {
-  Gang gang;
-  gang.prepared_bytes = arenas::PreparedArena::rounded_bytes(object.bytes);
-  if (object.aux_staging_bytes > 0) gang.staging_bytes += arenas::BlockArena::rounded_bytes(object.aux_staging_bytes);
-  if (object.chunk_staging_bytes > 0)
-    gang.staging_bytes += arenas::BlockArena::rounded_bytes(object.chunk_staging_bytes);
-  gang.objects = 1;
-  return gang;
-}
-
-SegmentId PreparedExecutionPlan::next_use(ObjectId object, SegmentId from) const {
-  const std::vector<SegmentId>& uses = objects[size_t(object)].uses;
-  const auto next = std::lower_bound(uses.begin(), uses.end(), from);
-  return next == uses.end() ? kNone : *next;
-}
-
-const model::Payload& PreparedExecutionPlan::source_payload(ObjectId object, size_t source) const {
-  return model->payload(objects[size_t(object)].sources[source].payload);
-}
 
 Result<std::shared_ptr<const PreparedExecutionPlan>> build_plan(std::shared_ptr<const model::ResolvedModel> model,
                                                                 const PlanOptions& options) {

@@ -63,7 +63,11 @@ std::string lasting_values(const PreparedExecutionPlan& plan, const Segment& seg
 std::vector<std::string> segment_inputs(const PreparedExecutionPlan& plan, const Segment& segment) {
   std::set<model::ValueId> fed;
   for (ActionId a = segment.begin; a < segment.end; ++a) {
-    for (model::ValueId id : plan.model->node(plan.actions[size_t(a)].node).inputs) {
+    const Action& action = plan.actions[size_t(a)];
+    const bool ends = action.step == Step::yield || action.step == Step::repeat;
+    const auto& values = ends ? plan.model->graph(plan.ranges[size_t(action.range)].graph).outputs
+                              : plan.model->node(action.node).inputs;
+    for (model::ValueId id : values) {
       if (id != model::kNone && plan.model->value(id).source == model::ValueSource::graph_input) fed.insert(id);
     }
   }
@@ -71,6 +75,32 @@ std::vector<std::string> segment_inputs(const PreparedExecutionPlan& plan, const
   names.reserve(fed.size());
   for (model::ValueId id : fed) names.push_back("input " + plan.model->value(id).name);
   return names;
+}
+
+// The segments that may come directly before each.
+std::vector<std::vector<SegmentId>> segments_before(const PreparedExecutionPlan& plan) {
+  const auto end = SegmentId(plan.segments.size());
+  std::vector<std::vector<SegmentId>> before(plan.segments.size());
+  for (SegmentId id = 0; id < end; ++id) {
+    for (size_t choice = 0; choice < std::max<size_t>(plan.segments[size_t(id)].next.size(), 1); ++choice) {
+      if (const SegmentId next = plan.after(id, int32_t(choice)); next < end) before[size_t(next)].push_back(id);
+    }
+  }
+  return before;
+}
+
+// What a segment that chooses goes on with: the ranges that it enters or begins again, and what is behind them.
+std::string choices(const PreparedExecutionPlan& plan, SegmentId id) {
+  if (!plan.chooses(id)) return "";
+  std::string text;
+  for (const SegmentId next : plan.segments[size_t(id)].next) {
+    std::string name = "behind it";
+    for (const Range& range : plan.ranges) {
+      if (range.begin == next && range.head <= plan.segments[size_t(id)].end - 1) name = range.name;
+    }
+    text += (text.empty() ? "chooses " : " or ") + name;
+  }
+  return text;
 }
 
 std::string joined(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, ", ")); }
@@ -92,12 +122,15 @@ std::vector<std::string> segment_names(const PreparedExecutionPlan& plan) { retu
 
 std::vector<TaskRow> plan_tasks(const PreparedExecutionPlan& plan) {
   const std::vector<std::string> objects = object_names(plan), segments = segment_names(plan);
+  const std::vector<std::vector<SegmentId>> before = segments_before(plan);
   std::vector<TaskRow> tasks;
   for (size_t id = 0; id < objects.size(); ++id) add_object(plan, plan.objects[id], objects[id], tasks);
   for (size_t id = 0; id < segments.size(); ++id) {
     const Segment& segment = plan.segments[id];
     TaskRow row{"I." + segments[id], "invocation", "cpu", {}, lasting_values(plan, segment), 0, 1};
-    if (id > 0) row.dependencies.push_back("I." + segments[id - 1]);
+    if (const std::string chosen = choices(plan, SegmentId(id)); !chosen.empty())
+      row.result += (row.result.empty() ? "" : "; ") + chosen;
+    for (const SegmentId previous : before[id]) row.dependencies.push_back("I." + segments[size_t(previous)]);
     for (std::string& input : segment_inputs(plan, segment)) row.dependencies.push_back(std::move(input));
     for (ObjectId object : segment.requirements) row.dependencies.push_back("P." + objects[size_t(object)]);
     tasks.push_back(std::move(row));
@@ -116,6 +149,11 @@ std::string plan_table(const PreparedExecutionPlan& plan) {
     text += fmt::format("{:<{}} | {:<10} | {:<8} | {} | {}{}\n", task.id, width, task.scope, task.resource,
                         joined(task.dependencies), task.result, times);
   }
+  const std::vector<std::string> segments = segment_names(plan);
+  for (const Range& range : plan.ranges) {
+    text += fmt::format("range {}: I.{} to I.{}{}\n", range.name, segments[size_t(range.begin)],
+                        segments[size_t(range.end) - 1], range.loop ? ", pass by pass" : "");
+  }
   return text + fmt::format(
                     "{} objects, {} bytes to read, {} bytes prepared; {} segments; largest gang: {} objects, {} "
                     "bytes prepared, {} bytes of staging\n",
@@ -125,6 +163,15 @@ std::string plan_table(const PreparedExecutionPlan& plan) {
 
 std::string plan_dot(const PreparedExecutionPlan& plan) {
   std::string text = "digraph plan {\n  rankdir=LR;\n  node [shape=box];\n";
+  const std::vector<std::string> segments = segment_names(plan);
+  for (size_t id = 0; id < plan.ranges.size(); ++id) {
+    const Range& range = plan.ranges[id];
+    text += fmt::format("  subgraph cluster_{} {{ label={};", id, quoted(range.name));
+    for (SegmentId s = range.begin; s < range.end; ++s) {
+      if (plan.segments[size_t(s)].range == RangeId(id)) text += " " + quoted("I." + segments[size_t(s)]) + ";";
+    }
+    text += " }\n";
+  }
   for (const TaskRow& task : plan_tasks(plan)) {
     text += fmt::format("  {} [style={}];\n", quoted(task.id), task.scope == "session" ? "solid" : "bold");
     for (const std::string& dependency : task.dependencies)

@@ -42,7 +42,8 @@ Json objects_json(const PreparedExecutionPlan& plan) {
                     {"aux_staging_bytes", object.aux_staging_bytes},
                     {"prepack_ns", object.prepack_ns},
                     {"row_addressable", object.row_addressable},
-                    {"uses", object.uses}});
+                    {"uses", object.uses},
+                    {"certain", object.certain}});
   }
   return json;
 }
@@ -52,13 +53,29 @@ Json segments_json(const PreparedExecutionPlan& plan) {
   Json json = Json::array();
   for (size_t id = 0; id < names.size(); ++id) {
     const Segment& segment = plan.segments[id];
+    std::vector<SegmentId> next = segment.next;
+    if (next.empty()) next.push_back(SegmentId(id) + 1);
     json.push_back({{"name", names[id]},
                     {"actions", {segment.begin, segment.end}},
                     {"requirements", segment.requirements},
+                    {"range", segment.range == kNone ? Json() : Json(segment.range)},
+                    {"next", next},
+                    {"either", segment.either},
                     {"gang",
                      {{"objects", plan.gangs[id].objects},
                       {"prepared_bytes", plan.gangs[id].prepared_bytes},
                       {"staging_bytes", plan.gangs[id].staging_bytes}}}});
+  }
+  return json;
+}
+
+Json ranges_json(const PreparedExecutionPlan& plan) {
+  Json json = Json::array();
+  for (const Range& range : plan.ranges) {
+    json.push_back({{"name", range.name},
+                    {"inside", range.parent == kNone ? Json() : Json(range.parent)},
+                    {"loop", range.loop},
+                    {"segments", {range.begin, range.end}}});
   }
   return json;
 }
@@ -76,7 +93,8 @@ std::string plan_json(const PreparedExecutionPlan& plan) {
                        {"staging_bytes", plan.largest_gang.staging_bytes}}},
                      {"tasks", tasks_json(plan)},
                      {"objects", objects_json(plan)},
-                     {"segments", segments_json(plan)}};
+                     {"segments", segments_json(plan)},
+                     {"ranges", ranges_json(plan)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -91,7 +91,7 @@ bool Policy::is_wanted(const SessionState& session, plan::ObjectId id) const {
   };
   const auto uses = [&](const std::unique_ptr<Invocation>& invocation) {
     return invocation->session == &session && !invocation->error &&
-           session.plan->next_use(id, invocation->created) != plan::kNone;
+           invocation->counter.distance(*session.plan, id) >= 0;
   };
   return std::any_of(preparations_.begin(), preparations_.end(), prepares) ||
          std::any_of(live_.begin(), live_.end(), uses);

@@ -37,6 +37,23 @@ class SizedWork : public InvocationWork {
   arenas::Allocation block_;
 };
 
+// Of a segment that chooses, without the data that it would look at: the branch with more to prepare, one pass of a
+// Loop's body.
+int32_t likely_choice(const plan::PreparedExecutionPlan& plan, plan::SegmentId id) {
+  const plan::Segment& segment = plan.segments[size_t(id)];
+  if (segment.next.size() < 2) return 0;
+  const plan::Step step = plan.actions[size_t(segment.end) - 1].step;
+  if (step == plan::Step::enter) return 0;
+  if (step == plan::Step::repeat) return 1;
+  uint64_t bytes[2] = {0, 0};
+  for (const plan::Range& range : plan.ranges) {
+    if (range.head != segment.end - 1) continue;
+    for (plan::SegmentId s = range.begin; s < range.end; ++s)
+      bytes[range.begin == segment.next[0] ? 0 : 1] += plan.gangs[size_t(s)].prepared_bytes;
+  }
+  return bytes[1] > bytes[0] ? 1 : 0;
+}
+
 // The sequential scheduler and the I/O service in one, for a policy with one session and one invocation at a time:
 // tasks in the order in which they were opened, a read only when no task is ready. Its observer keeps the accounts.
 class Prediction : private schedule::Scheduler, private Effects, private Observer {
@@ -72,7 +89,6 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
 
   CompletionRef run(const exec::Frame& frame, std::vector<RowFetch> rows) {
     outputs_.clear();
-    chain_done_ = 0;
     auto invocation = std::make_unique<Invocation>();
     auto completion = make_completion();
     invocation->session = session_.get();
@@ -125,7 +141,9 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
       return;
     }
     Invocation& invocation = policy_.invocation(task.token);
-    invocation.times[size_t(chain_done_++) % schedule::kSegmentsAhead] = {.start_ns = 1, .end_ns = 1};
+    const size_t place = invocation.next_to_run++ % schedule::kSegmentsAhead;
+    invocation.times[place] = {.start_ns = 1, .end_ns = 1};
+    invocation.chosen[place] = likely_choice(*session_->plan, invocation.segments[place]);
     chain_.pop_front();
     if (!chain_.empty() && chain_.front().empty()) ready_.push_back({false, task.token});
     policy_.segment_done(task.token);
@@ -231,7 +249,6 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
   std::vector<ReadOrder> reads_;  // in the order of submission
   SlotToken slot_ = -1;
   std::deque<std::vector<PublishToken>> chain_;  // created segments that have not run: the gates they still wait for
-  uint64_t chain_done_ = 0;
   AccountingStep step_;
   Accounting accounting_;
 };

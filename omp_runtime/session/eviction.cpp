@@ -195,10 +195,7 @@ uint64_t Policy::eviction_key(const SessionState& session, plan::ObjectId id) co
                          : kNoLiveRun;
   for (const std::unique_ptr<Invocation>& invocation : live_) {
     if (invocation->session != &session) continue;
-    const plan::SegmentId next = session.plan->next_use(id, invocation->created);
-    const uint64_t step =
-        next != plan::kNone ? uint64_t(next) : segments + uint64_t(session.plan->objects[size_t(id)].uses.front());
-    nearest = std::min(nearest, invocation->step_offset + step);
+    nearest = std::min(nearest, invocation->step_offset + invocation->counter.step_of_next_use(*session.plan, id));
   }
   return nearest;
 }

@@ -64,6 +64,7 @@ void FrameWork::release_memory() {
     if (output) std::exchange(output, nullptr)->drop();
   }
   block_.reset();
+  grown_.clear();
 }
 
 bool FrameWork::reuse() {
@@ -112,6 +113,19 @@ void FrameWork::finish(bool succeeded) {
   } else {
     frame_->let_go();
   }
+  grown_.clear();
+}
+
+void FrameWork::grow(const exec::MemoryWanted& wanted, arenas::Allocation memory) {
+  if (wanted.output < 0) {
+    grown_.push_back(std::move(memory));
+    frame_->grow({grown_.back().data(), grown_.back().bytes(), nullptr});
+    return;
+  }
+  OutputMemory*& place = outputs_[size_t(wanted.output)];
+  if (OutputMemory* const before = std::exchange(place, nullptr)) before->drop();
+  place = std::make_unique<OutputMemory>(std::move(memory)).release();
+  frame_->give_output(wanted.output, {place->data(), place->bytes(), place->lend(home_.runtime())});
 }
 
 Status FrameWork::run_segment(plan::SegmentId segment, const store::PreparedStore& store,

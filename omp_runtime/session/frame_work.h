@@ -32,6 +32,9 @@ class FrameWork : public InvocationWork {
   uint64_t execution_bytes() const override { return frame_->execution_bytes(); }
   std::span<const uint64_t> output_bytes() const override { return frame_->output_bytes(); }
   void attach(arenas::Allocation block, std::vector<arenas::Allocation> outputs) override;
+  bool may_grow(plan::SegmentId segment) const override { return frame_->may_grow(segment); }
+  exec::MemoryWanted wanted() const override { return frame_->wanted(); }
+  void grow(const exec::MemoryWanted& wanted, arenas::Allocation memory) override;
   void finish(bool succeeded) override;
 
   // Whether the memory that it has holds what the last bind asked for and no caller holds a result there; it is
@@ -39,6 +42,7 @@ class FrameWork : public InvocationWork {
   bool reuse();
   // Gives its memory back; what is bound stays bound.
   void release_memory();
+  int32_t chosen() const { return frame_->chosen(); }  // by the last segment
   double predicted_ns() const { return frame_->predicted_ns(); }
   // Of the tables that what is bound could have read by rows.
   std::vector<RowFetch> rows() const { return row_fetches(home_.tables(), *context_); }
@@ -54,8 +58,9 @@ class FrameWork : public InvocationWork {
   FrameHome& home_;
   exec::RuntimeContext* context_ = nullptr;
   arenas::Allocation block_;
-  std::vector<OutputMemory*> outputs_;  // by graph output; null: none is needed
-  std::vector<exec::HeldBytes> lent_;   // scratch of attach_frame
+  std::vector<arenas::Allocation> grown_;  // beside it, until finish
+  std::vector<OutputMemory*> outputs_;     // by graph output; null: none is needed
+  std::vector<exec::HeldBytes> lent_;      // scratch of attach_frame
 };
 
 }  // namespace ompipe::session

@@ -57,6 +57,7 @@ ExecutionHandle& ExecutionHandle::operator=(ExecutionHandle&& other) noexcept {
   let_go();
   completion_ = std::move(other.completion_);
   keep_alive_ = std::move(other.keep_alive_);
+  context_ = std::move(other.context_);
   return *this;
 }
 
@@ -67,6 +68,7 @@ void ExecutionHandle::let_go() {
   if (completion_->home.left()) {
     leave_alone(completion_);
     leave_alone(keep_alive_);
+    leave_alone(context_);
   } else {
     wait_for(*completion_);
   }

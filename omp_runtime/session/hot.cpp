@@ -6,6 +6,8 @@ namespace ompipe::session {
 
 // Opens the session's gate if everything is resident, and no gang waits for it to stay closed.
 void Policy::arm(SessionState& session) {
+  // The executor walks straight on: what branches or loops runs cold.
+  if (session.plan->flows()) return;
   if (options_.hot && session.resident == session.objects.size() && !session.gate_held) session.gate.open();
 }
 

@@ -20,6 +20,15 @@ DomainBytes memory_of(const InvocationWork& work) {
   return {{Domain::execution, BlockArena::rounded_bytes(work.execution_bytes())}, {Domain::io, output_bytes}};
 }
 
+namespace {
+
+// Whether the last segment created may turn out to be unfinished.
+bool may_go_on(const Invocation& invocation) {
+  return !invocation.live.empty() && invocation.work->may_grow(invocation.live.back().segment);
+}
+
+}  // namespace
+
 void Policy::submit(std::unique_ptr<Invocation> invocation) {
   if (invocation->age == 0) invocation->age = hot_.next_age();  // one that was to run hot keeps its own
   const DomainBytes memory = memory_of(*invocation->work);
@@ -74,19 +83,7 @@ Policy::Start Policy::start(Invocation& invocation) {
   const int hot_slot = take_hot_slot(*invocation.session);
   if (hot_slot < 0 && free_slots_.empty()) return Start::pending;
   const DomainBytes memory = memory_of(*invocation.work);
-  const auto find_room = [&] {
-    const arenas::BudgetUsage usage = budget_.usage();
-    Status room = ok_status();
-    for (const SessionState* session : sessions_) {
-      if (room.ok()) {
-        room = fits(budget_.limits(), *session, usage[Domain::execution].live_bytes + memory[Domain::execution],
-                    usage[Domain::io].live_bytes + memory[Domain::io]);
-      }
-    }
-    return room;
-  };
-  Status room = find_room();
-  while (!room.ok() && trim_idle()) room = find_room();
+  const Status room = room_for(memory[Domain::execution], memory[Domain::io]);
   std::optional<arenas::Reservation> reservation;
   if (room.ok()) reservation = reserve_with_eviction(memory, invocation.age);
   if (!reservation) {
@@ -117,6 +114,7 @@ Policy::Start Policy::start(Invocation& invocation) {
   slots_[size_t(invocation.slot)].invocation = &invocation;
   SessionState& session = *invocation.session;
   invocation.step_offset = session.clock;
+  invocation.counter.start(*session.plan);
   invocation.evictions_seen = session.evictions;
   invocation.ready_since_ns = now_ns();
   ++session.live_invocations;
@@ -128,8 +126,10 @@ Policy::Start Policy::start(Invocation& invocation) {
 bool Policy::create_segments() {
   refused_.reset();
   for (const std::unique_ptr<Invocation>& invocation : live_) {
-    const auto segments = plan::SegmentId(invocation->session->plan->segments.size());
-    while (!invocation->error && invocation->created < segments && invocation->live.size() < schedule::kSegmentsAhead) {
+    const plan::PreparedExecutionPlan& plan = *invocation->session->plan;
+    const ProgramCounter& counter = invocation->counter;
+    while (!invocation->error && !counter.undecided() && !counter.ended(plan) &&
+           invocation->live.size() < schedule::kSegmentsAhead && !may_go_on(*invocation)) {
       if (create_segment(*invocation) == Grant::refused) return false;
     }
   }
@@ -176,10 +176,10 @@ void Policy::unpin(SessionState& session, const plan::Segment& segment) {
 // invocations could take each other's room for ever.
 Policy::Grant Policy::create_segment(Invocation& invocation) {
   SessionState& session = *invocation.session;
-  const plan::Segment& segment = session.plan->segments[size_t(invocation.created)];
+  const plan::Segment& segment = session.plan->segments[size_t(invocation.counter.next())];
   const std::optional<SegmentNeed> need = need_of(invocation, segment);
   if (!need) return Grant::refused;
-  refused_ = {&session, invocation.created, *need};
+  refused_ = {&session, invocation.counter.next(), *need};
   if (need->missing > free_loads_.size() || need->missing > free_publishes_.size()) return Grant::refused;
   pin(session, segment);
   arenas::Reservation reservation;
@@ -192,7 +192,9 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
     reservation = std::move(*granted);
   }
   refused_.reset();
-  Invocation::LiveSegment live{invocation.created, {}};
+  const uint32_t task = invocation.counter.tasks();
+  Invocation::LiveSegment live{invocation.counter.next(), {}, task, invocation.counter.trip()};
+  invocation.segments[task % schedule::kSegmentsAhead] = live.segment;
   for (plan::ObjectId id : segment.requirements) {
     if (RowFetch* fetch = rows_for(invocation, id)) {
       start_rows(invocation, *fetch, reservation.split({{Domain::preparation, fetch->staging_bytes()}}));
@@ -210,7 +212,7 @@ Policy::Grant Policy::create_segment(Invocation& invocation) {
     name(live, session.objects[size_t(id)].token);
   }
   invocation.live.push_back(std::move(live));
-  ++invocation.created;
+  invocation.counter.created(*session.plan);
   if (invocation.live.size() == 1) see_wait(invocation);
   scheduler_->create_segment(invocation.slot, invocation.live.back().named);
   return Grant::granted;
@@ -225,11 +227,12 @@ void Policy::segment_done(schedule::SlotToken slot) {
   if (!slots_[size_t(slot)].invocation || slots_[size_t(slot)].invocation->live.empty()) return taken_back_done(slot);
   Invocation& invocation = *slots_[size_t(slot)].invocation;
   SessionState& session = *invocation.session;
-  const Invocation::LiveSegment reported = std::move(invocation.live.front());
+  Invocation::LiveSegment reported = std::move(invocation.live.front());
   invocation.live.erase(invocation.live.begin());
-  note_segment(invocation, reported.segment);
+  note_segment(invocation, reported);
   ++invocation.done;
   session.clock = std::max(session.clock, invocation.step_offset + uint64_t(invocation.done));
+  if (goes_on(invocation, reported)) return;
   const plan::Segment& segment = session.plan->segments[size_t(reported.segment)];
   unpin(session, segment);
   for (RowFetch& fetch : invocation.rows) {
@@ -239,15 +242,22 @@ void Policy::segment_done(schedule::SlotToken slot) {
     --publishes_[size_t(token)].named;
     release_publish(token);
   }
-  const std::optional<Error>& error = invocation.body_errors[size_t(reported.segment) % schedule::kSegmentsAhead];
-  if (error) fail(invocation, *error, "segment " + segment.name);
-  const bool ended = invocation.error || invocation.done == plan::SegmentId(session.plan->segments.size());
+  const size_t place = reported.task % schedule::kSegmentsAhead;
+  const std::optional<Error>& error = invocation.body_errors[place];
+  if (error) {
+    const std::string pass = reported.trip < 0 ? "" : fmt::format(" in pass {}", reported.trip);
+    fail(invocation, *error, "segment " + segment.name + pass);
+  } else if (!invocation.error && invocation.counter.undecided() && invocation.live.empty()) {
+    invocation.counter.decide(*session.plan, invocation.chosen[place]);
+    session.index_stale = true;
+  }
+  const bool ended = invocation.error || invocation.counter.ended(*session.plan);
   if (!ended && !invocation.live.empty()) see_wait(invocation);
   if (ended && invocation.live.empty()) finish(invocation);
 }
 
-void Policy::note_segment(Invocation& invocation, plan::SegmentId segment) {
-  const BodyTimes& times = invocation.times[size_t(segment) % schedule::kSegmentsAhead];
+void Policy::note_segment(Invocation& invocation, const Invocation::LiveSegment& reported) {
+  const BodyTimes& times = invocation.times[reported.task % schedule::kSegmentsAhead];
   if (times.start_ns == 0) return;  // suppressed
   const uint64_t ready_ns = std::min(invocation.ready_since_ns, times.start_ns);
   invocation.completion->diagnostics.segment_wait_s.push_back(double(times.start_ns - ready_ns) * 1e-9);
@@ -263,14 +273,14 @@ void Policy::note_segment(Invocation& invocation, plan::SegmentId segment) {
                     .source = ByteSource::memory,
                     .executor = effects_.executor(),
                     .lane = times.lane,
-                    .segment = segment,
+                    .segment = reported.segment,
                     .invocation = int32_t(invocation.age),
                     .bytes_in_flight = bytes_in_flight_,
                     .queued_ns = ready_ns,
                     .start_ns = times.start_ns,
                     .end_ns = times.end_ns,
                     .cpu_ns = times.cpu_ns,
-                    .name = invocation.session->plan->segments[size_t(segment)].name});
+                    .name = invocation.session->plan->segments[size_t(reported.segment)].name});
 }
 
 // The first error counts. Segments that have not begun are no longer the invocation's: it ends with the one that has,
@@ -278,11 +288,16 @@ void Policy::note_segment(Invocation& invocation, plan::SegmentId segment) {
 void Policy::fail(Invocation& invocation, const Error& error, const std::string& task) {
   if (invocation.error) return;
   invocation.error = error;
+  // From the first that has not reported on, those that would have run in any case.
+  const plan::PreparedExecutionPlan& plan = *invocation.session->plan;
+  const ProgramCounter& counter = invocation.counter;
+  plan::SegmentId left = counter.undecided() ? plan.join(counter.chooser()) : counter.next();
+  if (!invocation.live.empty()) left = invocation.live.front().segment;
   take_back(invocation);
   Diagnostics& diagnostics = invocation.completion->diagnostics;
   diagnostics.failed_task = task;
-  const auto& segments = invocation.session->plan->segments;
-  for (size_t i = size_t(invocation.done); i < segments.size(); ++i) diagnostics.suppressed.push_back(segments[i].name);
+  for (; left < plan::SegmentId(plan.segments.size()); left = plan.join(left))
+    diagnostics.suppressed.push_back(plan.segments[size_t(left)].name);
 }
 
 // Their pins go back at once; their slot, and the gates that they name, when their bodies have reported.

@@ -156,7 +156,7 @@ class Policy {
   void taken_back_done(schedule::SlotToken slot);
   void free_slot(schedule::SlotToken slot);
   void finish(Invocation& invocation);
-  void note_segment(Invocation& invocation, plan::SegmentId segment);
+  void note_segment(Invocation& invocation, const Invocation::LiveSegment& reported);
 
   // hot.cpp
   void arm(SessionState& session);
@@ -205,6 +205,13 @@ class Policy {
   bool make_room_ahead(const Invocation& invocation, const arenas::DomainBytes& need);
   void reached(SessionState& session, plan::ObjectId object);
   void see_wait(const Invocation& invocation);
+
+  void look_ahead_over(Invocation& invocation);  // flow_ahead.cpp
+
+  // growth.cpp
+  Status room_for(uint64_t execution_bytes, uint64_t output_bytes);
+  bool goes_on(Invocation& invocation, Invocation::LiveSegment& reported);
+  std::optional<Error> grow(Invocation& invocation, const exec::MemoryWanted& wanted);
 
   // rows.cpp
   RowFetch* rows_for(Invocation& invocation, plan::ObjectId object);

@@ -16,6 +16,7 @@
 #include "hot_gate.h"
 #include "ompipe/arenas/block_arena.h"
 #include "ompipe/arenas/window.h"
+#include "ompipe/exec/frame.h"
 #include "ompipe/io/payload.h"
 #include "ompipe/plan/plan.h"
 #include "ompipe/schedule/limits.h"
@@ -23,6 +24,7 @@
 #include "ompipe/session/observer.h"
 #include "ompipe/session/options.h"
 #include "ompipe/store/prepared_store.h"
+#include "program_counter.h"
 #include "window.h"
 
 namespace ompipe::session {
@@ -38,6 +40,10 @@ class InvocationWork {
   virtual std::span<const uint64_t> output_bytes() const = 0;  // 0: nothing to allocate for that output
   // Before the first segment. `outputs` is parallel to output_bytes().
   virtual void attach(arenas::Allocation block, std::vector<arenas::Allocation> outputs) = 0;
+  // Whether the segment may lack memory. After its report: what it lacks; once it has that it goes on as another task.
+  virtual bool may_grow(plan::SegmentId) const { return false; }
+  virtual exec::MemoryWanted wanted() const { return {}; }
+  virtual void grow(const exec::MemoryWanted&, arenas::Allocation) {}
   // After the last one has reported, whatever happened: the outputs go to the caller if it succeeded. Its memory goes
   // back when it is destroyed.
   virtual void finish(bool succeeded) = 0;
@@ -76,13 +82,16 @@ struct Invocation {
   uint64_t age = 0;
   bool refuse_without_slot = false;  // as its caller chose
   schedule::SlotToken slot = -1;     // -1: pending
-  plan::SegmentId created = 0, done = 0;
-  uint64_t step_offset = 0;  // the session's clock when it started
+  ProgramCounter counter;            // of the segments that have been created
+  uint32_t done = 0;                 // tasks that have reported
+  uint64_t step_offset = 0;          // the session's clock when it started
   plan::SegmentId looked_ahead = 0;
   uint64_t evictions_seen = 0;
   struct LiveSegment {
     plan::SegmentId segment = -1;
     std::vector<schedule::PublishToken> named;
+    uint32_t task = 0;  // of the invocation's, from 0
+    int64_t trip = -1;  // the pass of the innermost Loop around it; -1: there is none
   };
   std::vector<RowFetch> rows;     // of its tables, in the order of segments; never resized after submission
   std::vector<LiveSegment> live;  // at most schedule::kSegmentsAhead, oldest first; those taken back are not
@@ -90,8 +99,11 @@ struct Invocation {
 
   // Shared with the bodies of its chain, which run one after the other.
   std::atomic<bool> suppressed{false};  // a body has failed: those after it do nothing
-  plan::SegmentId next_to_run = 0;
-  // Of segment s at s % kSegmentsAhead: written by its body, read after it has reported.
+  uint32_t next_to_run = 0;             // task
+  // Of task t at t % kSegmentsAhead. Written before its creation:
+  std::array<plan::SegmentId, schedule::kSegmentsAhead> segments{};
+  // Written by its body, read after it has reported.
+  std::array<int32_t, schedule::kSegmentsAhead> chosen{};
   std::array<std::optional<Error>, schedule::kSegmentsAhead> body_errors;
   std::array<BodyTimes, schedule::kSegmentsAhead> times;
   uint64_t ready_since_ns = 0;  // the chain's last end, or its start

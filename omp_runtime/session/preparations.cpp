@@ -16,6 +16,8 @@ void Policy::prepare(std::unique_ptr<Preparation> preparation) {
   const size_t objects = session.objects.size();
   for (std::vector<bool>* set : {&preparation->wanted, &preparation->settled, &preparation->reserved_for})
     set->assign(objects, false);
+  // What a branch may never need is read when it is chosen.
+  for (size_t id = 0; id < objects; ++id) preparation->settled[id] = !session.plan->objects[id].certain;
   if (Status status = fits(budget_.limits(), *preparation); !status.ok()) {
     preparation->completion->complete(std::move(status));
     return;
@@ -33,8 +35,8 @@ Status Policy::fits(const arenas::BudgetLimits& limits, const Preparation& prepa
   for (plan::ObjectId id = 0; id < plan::ObjectId(session.objects.size()); ++id) {
     for (Domain domain : {Domain::preparation, Domain::mapped})
       need[domain] = std::max(need[domain], session.need_of(id)[domain]);
+    if (session.plan->objects[size_t(id)].certain) need[Domain::prepared] += session.need_of(id)[Domain::prepared];
   }
-  need[Domain::prepared] = session.plan->packed_bytes;
   if (Status status = arenas::Budget::fits_limits(limits, need, "prepare", model); !status.ok()) return status;
   const uint64_t total = need[Domain::preparation] + need[Domain::prepared];
   if (limits.global_bytes - total >= limits.critical_reserve_bytes) return ok_status();
@@ -64,6 +66,7 @@ bool Policy::start(Preparation& preparation) {
   DomainBytes missing;
   for (plan::ObjectId id = 0; id < objects; ++id) {
     const Residency state = session.store->state(id);
+    if (!session.plan->objects[size_t(id)].certain) continue;
     if (is_leaving(session, id)) return false;
     if (state == Residency::absent || state == Residency::failed)
       missing[Domain::prepared] += session.need_of(id)[Domain::prepared];
@@ -87,8 +90,8 @@ bool Policy::start(Preparation& preparation) {
     const bool wanted = state != Residency::resident && !preparation.settled[size_t(id)];
     preparation.wanted[size_t(id)] = wanted;
     if (wanted) revive(session, id);
-    preparation.reserved_for[size_t(id)] =
-        !preparation.fill_to_limit && (state == Residency::absent || state == Residency::failed);
+    preparation.reserved_for[size_t(id)] = !preparation.fill_to_limit && session.plan->objects[size_t(id)].certain &&
+                                           (state == Residency::absent || state == Residency::failed);
     preparation.outstanding += wanted;
   }
   preparation.started = true;

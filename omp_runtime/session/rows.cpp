@@ -17,7 +17,7 @@ RowFetch* Policy::rows_for(Invocation& invocation, plan::ObjectId id) {
   RowFetch* found = nullptr;
   uint64_t staging_bytes = session.largest_gang[Domain::preparation];
   for (RowFetch& fetch : invocation.rows) {
-    if (fetch.segment != invocation.created) continue;
+    if (fetch.segment != invocation.counter.next()) continue;
     staging_bytes += fetch.staging_bytes();
     if (fetch.object == id) found = &fetch;
   }

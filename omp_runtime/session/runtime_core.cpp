@@ -229,17 +229,19 @@ void RuntimeCore::check_slice(Load& load, schedule::Worker& worker) {
 
 void RuntimeCore::segment(schedule::SlotToken slot, schedule::Worker& worker) noexcept {
   Invocation& invocation = policy_.invocation(slot);
-  const plan::SegmentId segment = invocation.next_to_run++;
-  BodyTimes& times = invocation.times[size_t(segment) % schedule::kSegmentsAhead];
+  const size_t place = invocation.next_to_run++ % schedule::kSegmentsAhead;
+  const plan::SegmentId segment = invocation.segments[place];
+  BodyTimes& times = invocation.times[place];
   times = {};
   if (invocation.suppressed.load()) return;
   const BodyClock clock(worker);
+  auto& work = static_cast<FrameWork&>(*invocation.work);
   const Status status =
-      static_cast<FrameWork&>(*invocation.work)
-          .run_segment(segment, *invocation.session->store, invocation.rows, worker, scheduler_->threads());
+      work.run_segment(segment, *invocation.session->store, invocation.rows, worker, scheduler_->threads());
   times = clock.stop();
+  invocation.chosen[place] = work.chosen();
   if (status.ok()) return;
-  invocation.body_errors[size_t(segment) % schedule::kSegmentsAhead] = status.error();
+  invocation.body_errors[place] = status.error();
   invocation.suppressed.store(true);
 }
 

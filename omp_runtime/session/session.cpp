@@ -177,6 +177,12 @@ Status RuntimeSession::EvictAll() {
   return core_->core().ask([&](Completion& done) { core_->core().policy().evict_all(core_->state(), done); });
 }
 
+ExecutionHandle RuntimeSession::RunAsync(std::shared_ptr<exec::RuntimeContext> context, const RunOptions& options) {
+  ExecutionHandle handle = RunAsync(*context, options);
+  handle.context_ = std::move(context);
+  return handle;
+}
+
 const plan::PreparedExecutionPlan& RuntimeSession::plan() const { return *core_->state().plan; }
 
 std::vector<ObjectFigures> RuntimeSession::objects() const {
@@ -191,6 +197,27 @@ std::vector<ObjectFigures> RuntimeSession::objects() const {
     }
   });
   return figures;
+}
+
+uint64_t RuntimeSession::avoided_branch_bytes() const {
+  if (core_->core().home().left()) return 0;
+  const SessionState& state = core_->state();
+  std::vector<bool> loaded(state.objects.size());
+  core_->core().call([&] {
+    for (size_t id = 0; id < loaded.size(); ++id) loaded[id] = state.objects[id].loaded_before;
+  });
+  // Objects may share payloads.
+  std::vector<bool> needed(state.plan->model->payloads().size()), unread(needed.size());
+  for (size_t id = 0; id < loaded.size(); ++id) {
+    const plan::PreparedObject& object = state.plan->objects[id];
+    for (const plan::Source& source : object.sources)
+      (object.certain || loaded[id] ? needed : unread)[size_t(source.payload)] = true;
+  }
+  uint64_t bytes = 0;
+  for (size_t payload = 0; payload < unread.size(); ++payload) {
+    if (unread[payload] && !needed[payload]) bytes += state.plan->model->payload(model::PayloadId(payload)).length;
+  }
+  return bytes;
 }
 
 }  // namespace ompipe::session

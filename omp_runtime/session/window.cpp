@@ -35,22 +35,23 @@ plan::SegmentId Policy::window_end(const Invocation& invocation) const {
   const SessionState& session = *invocation.session;
   const auto segments = plan::SegmentId(session.plan->segments.size());
   const plan::SegmentId window = residency_limited() ? session.window.segments() : session.window.most();
-  return std::min(segments - invocation.created, window) + invocation.created;
+  return std::min(segments - invocation.counter.next(), window) + invocation.counter.next();
 }
 
 // Admits what the next segments miss, in order, bounded by distance and bytes. The cursor only moves on, so that no
 // call looks at a segment again, until an eviction may have opened a hole.
 void Policy::look_ahead(Invocation& invocation) {
   SessionState& session = *invocation.session;
+  if (session.plan->flows()) return look_ahead_over(invocation);
   if (invocation.evictions_seen != session.evictions) {
     invocation.evictions_seen = session.evictions;
-    invocation.looked_ahead = invocation.created;
+    invocation.looked_ahead = invocation.counter.next();
   }
   const std::optional<uint64_t> most_bytes = session.options.look_ahead.bytes;
   const plan::SegmentId end = window_end(invocation);
-  plan::SegmentId segment = std::max(invocation.looked_ahead, invocation.created);
+  plan::SegmentId segment = std::max(invocation.looked_ahead, invocation.counter.next());
   uint64_t ahead_bytes = 0;
-  for (plan::SegmentId s = invocation.created; most_bytes && s < segment; ++s)
+  for (plan::SegmentId s = invocation.counter.next(); most_bytes && s < segment; ++s)
     ahead_bytes += session.plan->gangs[size_t(s)].prepared_bytes;
   for (; segment < end; ++segment) {
     ahead_bytes += session.plan->gangs[size_t(segment)].prepared_bytes;
@@ -68,7 +69,7 @@ Policy::Grant Policy::admit_ahead(Invocation& invocation, plan::SegmentId segmen
   Grant grant = admit_speculative(session, id, Priority::prefetch);
   if (grant == Grant::refused && residency_full(session.need_of(id))) {
     if (make_room_ahead(invocation, session.need_of(id))) grant = admit_speculative(session, id, Priority::prefetch);
-    if (grant == Grant::refused) session.window.no_room_beyond(segment - invocation.created);
+    if (grant == Grant::refused) session.window.no_room_beyond(segment - invocation.counter.next());
   }
   if (grant == Grant::refused) return grant;
   session.objects[size_t(id)].ahead = true;

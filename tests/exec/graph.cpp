@@ -105,6 +105,7 @@ Ids Graph::node(const std::string& op, const Ids& inputs, int outputs, std::vect
   node.domain = domain;
   node.opset = domain.empty() ? opset : 1;
   node.inputs = inputs;
+  node.graph = current_;
   node.attributes = std::move(attributes);
   for (int i = 0; i < outputs; ++i) {
     node.outputs.push_back(value(node.name + "." + std::to_string(i), ValueSource::node));
@@ -117,6 +118,33 @@ Ids Graph::node(const std::string& op, const Ids& inputs, int outputs, std::vect
 void Graph::make_absent(ValueId output) {
   model::Node& node = graph_.nodes[size_t(graph_.values[size_t(output)].producer)];
   std::replace(node.outputs.begin(), node.outputs.end(), output, ValueId(kNone));
+}
+
+Ids Graph::flow(const std::string& op, const Ids& inputs, int outputs) {
+  const Ids made = node(op, inputs, outputs);
+  open_.push_back(model::NodeId(graph_.nodes.size()) - 1);
+  return made;
+}
+
+Ids Graph::begin(const std::string& attribute, const std::vector<model::DType>& inputs) {
+  current_ = model::SubgraphId(graph_.graphs.size());
+  model::Subgraph made;
+  made.name = attribute;
+  made.owner = open_.back();
+  for (const model::DType dtype : inputs) {
+    made.inputs.push_back(value(attribute + "_input" + std::to_string(graph_.values.size()), ValueSource::body_input));
+    graph_.values.back().dtype = dtype;
+  }
+  model::Node& owner = graph_.nodes[size_t(open_.back())];
+  owner.graphs.push_back(current_);
+  owner.attributes.push_back({attribute, model::GraphRef{current_}});
+  graph_.graphs.push_back(made);
+  return made.inputs;
+}
+
+void Graph::end(const Ids& outputs) {
+  graph_.graphs[size_t(current_)].outputs = outputs;
+  current_ = graph_.nodes[size_t(open_.back())].graph;
 }
 
 void Graph::output(const std::string& name, ValueId value) { graph_.outputs.push_back({name, value, {}, {}, false}); }
@@ -168,8 +196,18 @@ Status run_bound(Frame& frame, const plan::PreparedExecutionPlan& plan, RuntimeC
                  const ObjectTable& objects, TileRunner& runner) {
   attach(frame);
   Status status = ok_status();
-  for (plan::SegmentId i = 0; status && i < plan::SegmentId(plan.segments.size()); ++i) {
+  const auto end = plan::SegmentId(plan.segments.size());
+  for (plan::SegmentId i = 0; status && i < end;) {
     status = frame.run_segment(i, objects, runner);
+    const MemoryWanted wanted = frame.wanted();
+    if (status && wanted.bytes > 0) {
+      REQUIRE(frame.may_grow(i));
+      auto memory = MemoryObjects::allocate(wanted.least);
+      const HeldBytes held{memory.get(), wanted.least, memory};
+      wanted.output < 0 ? frame.grow(held) : frame.give_output(wanted.output, held);
+    } else {
+      i = plan.after(i, frame.chosen());
+    }
   }
   if (status) frame.finish(context);
   frame.detach();

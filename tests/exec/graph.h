@@ -58,6 +58,7 @@ class Graph {
   model::ValueId constant(const std::vector<int64_t>& dims, const std::vector<T>& elements) {
     return constant(DTypeOf<T>::value, dims, elements.data(), elements.size() * sizeof(T));
   }
+  model::ValueId truth(bool value) { return constant(model::DType::boolean, {}, &value, 1); }
   // Bytes of a file: prepared, not known to resolution.
   template <class T>
   model::ValueId weight(const std::string& name, const std::vector<int64_t>& dims, const std::vector<T>& elements,
@@ -75,6 +76,14 @@ class Graph {
   model::ValueId op(const std::string& name, const Ids& inputs, std::vector<model::Attribute> attributes = {}) {
     return node(name, inputs, 1, std::move(attributes))[0];
   }
+  // An If or Loop, whose graphs follow: begin and end for each of them, then close. Nodes made in between stand in
+  // them.
+  Ids flow(const std::string& op, const Ids& inputs, int outputs);
+  // Returns the graph's inputs, of these types.
+  Ids begin(const std::string& attribute, const std::vector<model::DType>& inputs = {});
+  void end(const Ids& outputs);
+  void close() { open_.pop_back(); }
+
   // The output of its node gets no name: an optional one that the graph doesn't use.
   void make_absent(model::ValueId output);
   void output(const std::string& name, model::ValueId value);
@@ -89,6 +98,8 @@ class Graph {
   model::ValueId constant(model::DType dtype, const std::vector<int64_t>& dims, const void* data, size_t bytes);
   model::ValueId value(const std::string& name, model::ValueSource source);
   model::ModelGraph graph_;
+  std::vector<model::NodeId> open_;                      // flow nodes whose graphs are being made
+  model::SubgraphId current_ = model::kNone;             // that nodes are added to
   std::map<std::string, std::vector<std::byte>> bytes_;  // of payloads, by name
 };
 
@@ -110,6 +121,11 @@ Status run_bound(Frame& frame, const plan::PreparedExecutionPlan& plan, RuntimeC
                  const ObjectTable& objects, TileRunner& runner);
 // bind and run_bound in a frame of its own.
 Status run(Graph& graph, RuntimeContext& context, const plan::PlanOptions& options = {});
+inline NamedTensor feed_bool(const std::string& name, bool value) {
+  auto owner = std::make_shared<uint8_t>(value);
+  return {name, {make_tensor(model::DType::boolean, {}, reinterpret_cast<std::byte*>(owner.get())), owner}};
+}
+
 // The elements of output "y" of a graph run with these inputs.
 std::vector<float> run_floats(Graph& graph, std::vector<NamedTensor> inputs, const plan::PlanOptions& options = {});
 

@@ -17,12 +17,21 @@ using namespace ompipe;
 using namespace ompipe::model;
 using namespace ompipe::test;
 
-// One of everything: all tensor forms, attributes, a subgraph, symbolic shapes.
+// One of everything: all tensor forms, attributes, subgraphs dead and live, symbolic shapes.
 ModelSpec varied() {
   ModelSpec inner;
   inner.nodes = {{"Constant", {}, {"c"}, {tensor_attr("value", zeros("", DType::f32, {2}))}}};
+  ModelSpec then, other, body;
+  then.nodes = {{"Relu", {"d"}, {"r"}}};
+  then.outputs = {{"r", DType::f32, {}, false}};
+  other.initializers = {zeros("w3", DType::f32, {4})};
+  other.nodes = {{"Add", {"d", "w3"}, {"r"}}};
+  other.outputs = then.outputs;
+  body.inputs = {{"i", DType::i64, {}}, {"go", DType::boolean, {}}, {"s", DType::f32, {"batch", "4"}}};
+  body.nodes = {{"Concat", {"s", "d"}, {"longer"}, {int_attr("axis", 0)}}, {"Identity", {"go"}, {"on"}}};
+  body.outputs = {{"on", DType::boolean, {}, false}, {"longer", DType::f32, {}, false}, {"i", DType::i64, {}, false}};
   ModelSpec spec;
-  spec.inputs = {{"x", DType::f32, {"batch", "4"}}, {"w2", DType::f32, {"4"}}};
+  spec.inputs = {{"x", DType::f32, {"batch", "4"}}, {"w2", DType::f32, {"4"}}, {"flag", DType::boolean, {}}};
   spec.initializers = {
       zeros("w", DType::f32, {4, 4}),
       zeros("w2", DType::f32, {4}),
@@ -40,8 +49,16 @@ ModelSpec varied() {
                 {"Shape", {"y"}, {"sh"}},
                 {"Constant", {}, {"one"}, {ints_attr("value_ints", {1})}},
                 {"Gather", {"sh", "one"}, {"length"}, {int_attr("axis", 0)}},
-                {"If", {"x"}, {"dead"}, {graph_attr("then_branch", graph_message(inner))}}};
-  spec.outputs = {{"y", DType::f32, {"1", "batch", "4"}}, {"length", DType::i64, {"1"}}};
+                {"If", {"x"}, {"dead"}, {graph_attr("then_branch", graph_message(inner))}},
+                {"If",
+                 {"flag"},
+                 {"picked"},
+                 {graph_attr("then_branch", graph_message(then)), graph_attr("else_branch", graph_message(other))}},
+                {"Loop", {"axes", "", "picked"}, {"looped", "passes"}, {graph_attr("body", graph_message(body))}}};
+  spec.outputs = {{"y", DType::f32, {"1", "batch", "4"}},
+                  {"length", DType::i64, {"1"}},
+                  {"looped", DType::f32, {}, false},
+                  {"passes", DType::i64, {}, false}};
   return spec;
 }
 

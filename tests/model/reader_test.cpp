@@ -146,7 +146,9 @@ TEST_CASE("subgraphs are walked for their tensors") {
   ModelSpec spec = with({});
   spec.nodes = {{"If", {"x"}, {"y"}, {graph_attr("then_branch", graph_message(inner))}, "", "choose"}};
   const Opened model = opened(spec);
-  CHECK(model.graph.nodes[0].has_subgraph);
+  REQUIRE(model.graph.nodes[0].graphs.size() == 1);
+  CHECK(model.graph.graphs[0].name == "then_branch");
+  CHECK(model.graph.graphs[0].owner == 0);
   CHECK(model.graph.payloads.size() == 2);
 }
 

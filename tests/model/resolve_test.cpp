@@ -96,10 +96,10 @@ TEST_CASE("unknown operators are named with node, domain and version") {
   spec.opsets = {{"", 16}};
   CHECK(refused(spec).reason.find("other versions") != std::string::npos);
   spec = relu_of({"4"});
-  spec.nodes[0] = {"If", {"x"}, {"y"}, {graph_attr("then_branch", graph_message({}))}, "", "choice"};
+  spec.nodes[0] = {"Scan", {"x"}, {"y"}, {graph_attr("body", graph_message({}))}, "", "choice"};
   error = refused(spec);
   CHECK(error.subject == "choice");
-  CHECK(error.reason.find("unsupported operator If") != std::string::npos);
+  CHECK(error.reason.find("unsupported operator Scan") != std::string::npos);
   spec.nodes.push_back({"Relu", {"x"}, {"z"}});
   spec.outputs = {{"z", DType::f32, {}, false}};
   CHECK(resolved(spec)->nodes().size() == 1);

@@ -273,6 +273,24 @@ TEST_CASE("a handle may be the last that knows its session, also one refused or 
   }
 }
 
+TEST_CASE("a handle keeps the context that it was given to keep, and lets go of it with itself") {
+  Rig rig({.threads = 2});
+  RuntimeSession& session = rig.open();
+  Decoder decoder(session);
+  decoder.feed(kPrompt);
+  auto context = std::make_shared<exec::RuntimeContext>(decoder.context);
+  const std::weak_ptr<exec::RuntimeContext> seen = context;
+  ExecutionHandle run = session.RunAsync(std::move(context));
+  CHECK(run.Wait().ok());
+  REQUIRE_FALSE(seen.expired());
+  decoder.context.outputs = seen.lock()->outputs;
+  CHECK(decoder.take_logits() == expected());
+  ExecutionHandle moved = std::move(run);
+  CHECK_FALSE(seen.expired());
+  moved = ExecutionHandle();
+  CHECK(seen.expired());
+}
+
 TEST_CASE("sessions come and go on one runtime; runtimes come and go") {
   Rig rig({.threads = 2});
   for (int i = 0; i < 12; ++i) {

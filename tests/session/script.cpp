@@ -146,7 +146,14 @@ class World::FakeWork : public InvocationWork {
   void finish(bool succeeded) override {
     if (succeeded) std::move(outputs_.begin(), outputs_.end(), std::back_inserter(kept_));
     outputs_.clear();
+    grown_.clear();
   }
+
+  bool may_grow(plan::SegmentId) const override { return !spec_.grows.empty(); }
+  exec::MemoryWanted wanted() const override {
+    return grown_.size() < spec_.grows.size() ? spec_.grows[grown_.size()] : exec::MemoryWanted{};
+  }
+  void grow(const exec::MemoryWanted&, arenas::Allocation memory) override { grown_.push_back(std::move(memory)); }
 
   // The same work before its memory was attached.
   std::unique_ptr<FakeWork> unattached() const { return std::make_unique<FakeWork>(spec_, kept_); }
@@ -155,7 +162,7 @@ class World::FakeWork : public InvocationWork {
   const RunSpec spec_;
   Outputs& kept_;
   arenas::Allocation block_;
-  std::vector<arenas::Allocation> outputs_;
+  std::vector<arenas::Allocation> outputs_, grown_;
 };
 
 World::World(const WorldOptions& options)
@@ -341,8 +348,10 @@ void World::create_segment(SlotToken slot, std::span<const PublishToken> named) 
     ++publishes_[size_t(token)].named;
   }
   const Invocation& invocation = policy_->invocation(slot);
-  chain.push_back({{named.begin(), named.end()}, invocation.session, invocation.completion, invocation.created - 1});
-  log_.push_back(fmt::format("segment {}.{}", invocation.age, invocation.created - 1));
+  const Invocation::LiveSegment& created = invocation.live.back();
+  chain.push_back(
+      {{named.begin(), named.end()}, invocation.session, invocation.completion, created.segment, created.task});
+  log_.push_back(fmt::format("segment {}.{}", invocation.age, created.segment));
 }
 
 int World::take_back(SlotToken slot) {
@@ -537,8 +546,9 @@ void World::start_ready_segment(size_t slot) {
   chains_[slot].front().started = true;
   if (chains_[slot].front().taken_back) return;
   Invocation& invocation = policy_->invocation(SlotToken(slot));
-  const plan::SegmentId segment = invocation.next_to_run++;
-  expect(segment == invocation.done, "segments run out of order");
+  const uint32_t task = invocation.next_to_run++;
+  expect(task == invocation.done && task == chains_[slot].front().task, "segments run out of order");
+  const plan::SegmentId segment = invocation.segments[task % schedule::kSegmentsAhead];
   if (invocation.suppressed) return;
   for (const ObjectId object : invocation.session->plan->segments[size_t(segment)].requirements) {
     const bool by_rows = std::any_of(invocation.rows.begin(), invocation.rows.end(), [&](const RowFetch& fetch) {
@@ -552,10 +562,12 @@ void World::start_ready_segment(size_t slot) {
 
 void World::finish_started_segment(size_t slot, std::optional<Error> error) {
   const FakeSegment& segment = chains_[slot].front();
-  if (!segment.taken_back && error) {
+  if (!segment.taken_back) {
     Invocation& invocation = policy_->invocation(SlotToken(slot));
-    if (!invocation.suppressed) {
-      invocation.body_errors[size_t(segment.segment) % schedule::kSegmentsAhead] = std::move(error);
+    const size_t place = segment.task % schedule::kSegmentsAhead;
+    if (options_.choice) invocation.chosen[place] = options_.choice(segment.segment);
+    if (error && !invocation.suppressed) {
+      invocation.body_errors[place] = std::move(error);
       invocation.suppressed = true;
     }
   }

@@ -48,6 +48,7 @@ struct WorldOptions {
   arenas::BudgetLimits limits = {};
   bool discards_later = false;  // an evicted object's bytes go back at an event of their own
   bool hot = false;             // what has everything resident runs hot, by events start_hot and finish_hot
+  std::function<int32_t(plan::SegmentId)> choice = {};  // what a segment that ends reports; none: the first
   std::function<bool()> reads_begin_early = {};  // asked when a read is to be withdrawn: whether a device has it by now
   std::function<bool()> discards_begin_early =
       {};  // asked when an evicted object is to stay: whether its pages go by now
@@ -59,7 +60,8 @@ arenas::BudgetLimits limit(arenas::Domain domain, uint64_t bytes);
 struct RunSpec {
   uint64_t execution_bytes = kPage;
   std::vector<uint64_t> output_bytes = {};
-  std::vector<uint64_t> slices = {};  // of every table it meets; none: it needs the whole
+  std::vector<exec::MemoryWanted> grows = {};  // what its first segments lack, one after the other
+  std::vector<uint64_t> slices = {};           // of every table it meets; none: it needs the whole
   bool refuse_without_slot = false;
 };
 
@@ -159,6 +161,7 @@ class World : private schedule::Scheduler, private Effects {
     const SessionState* session;
     CompletionRef handle;
     plan::SegmentId segment;
+    uint32_t task;
     bool started = false, taken_back = false;
   };
   struct FakeDiscard {

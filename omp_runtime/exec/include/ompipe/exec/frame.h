@@ -25,11 +25,19 @@ class ObjectTable {
   virtual const std::byte* rows(plan::ObjectId, size_t /*source*/) const { return nullptr; }
 };
 
+// Memory that a segment lacks, for shapes that it found while it ran.
+struct MemoryWanted {
+  int32_t output = -1;  // the graph output that it is for; -1: what the run itself needs
+  uint64_t bytes = 0;   // that would do for some time; 0: nothing is wanted
+  uint64_t least = 0;   // that would do now
+};
+
 struct FrameState;  // private
 
-// Order of calls: bind, attach, run_segment for every segment in order, finish; then bind again, with the same memory,
-// or detach. After an error: let_go or detach. A second round allocates nothing while shapes, names and numbers of
-// inputs stay within what an earlier one needed. Thread rule: one thread at a time; different frames are independent.
+// Order of calls: bind, attach, run_segment for the first segment and each that follows, finish; then bind again, with
+// the same memory, or detach. After an error: let_go or detach. A second round allocates nothing while shapes, names
+// and numbers of inputs stay within what an earlier one needed. Thread rule: one thread at a time; different frames are
+// independent.
 class Frame {
  public:
   // `workers`: what the runners of this frame will say; the execution block holds scratch for each.
@@ -61,6 +69,16 @@ class Frame {
   // Runs the segment's actions; allocates nothing unless it fails. The same bits for every runner. Errors: phase "run",
   // subject the node: an index out of range, contents that a kernel refuses.
   Status run_segment(plan::SegmentId segment, const ObjectTable& objects, TileRunner& runner);
+
+  // After run_segment: what the segment lacks. It hasn't ended then: once it has that it is run again, and goes on. The
+  // memory is held until finish or let_go.
+  const MemoryWanted& wanted() const;
+  void grow(HeldBytes block);                         // of `least` bytes at least, aligned at 64
+  void give_output(int32_t output, HeldBytes bytes);  // the same
+  // After bind: whether the segment may want any.
+  bool may_grow(plan::SegmentId segment) const;
+  // After run_segment: which of the segment's successors comes next (PreparedExecutionPlan::after).
+  int32_t chosen() const;
 
   // After the last segment: writes context.outputs and advances the lengths of its caches. `context` is the one that
   // was bound. The outputs' owners are the context's afterwards.

@@ -58,6 +58,9 @@ enum class OpKind : uint8_t {
   expand,
   constant_of_shape,
   range,
+  // holding graphs: resolution and plan walk those
+  if_else,
+  loop,
 };
 
 class InferContext;
@@ -67,7 +70,7 @@ class InferContext;
 using InferFunction = bool (*)(InferContext&);
 
 // The forms of an attribute's value, as AttributeValue holds them.
-enum class AttributeKind : uint8_t { integer, real, text, integers, tensor };
+enum class AttributeKind : uint8_t { integer, real, text, integers, tensor, graph };
 
 // An attribute that an operator takes. Every value is honoured, or means the same here, unless `values` names those
 // that are.
@@ -82,9 +85,9 @@ struct OpSpec {
   std::string_view domain, name;  // "" is ai.onnx
   int64_t min_version, max_version;
   OpKind kind;
-  int min_inputs, max_inputs;  // the first min_inputs must be there; -1: any number
-  int max_outputs;             // -1: any number
-  InferFunction infer;
+  int min_inputs, max_inputs;                      // the first min_inputs must be there; -1: any number
+  int max_outputs;                                 // -1: any number
+  InferFunction infer;                             // null: of nodes that hold graphs (infer_flow.h)
   std::span<const AttributeSpec> attributes = {};  // any other is refused
 };
 

@@ -11,6 +11,9 @@
 
 namespace ompipe::model {
 
+// How deep graphs may stand in one another, the main graph apart.
+inline constexpr int kDeepestSubgraph = 8;
+
 struct ReadOptions {
   // A trusted list of payload digests, which wins over the model's own checksums. Empty: none; then a list beside the
   // model (its name ending in .digests) only adds slice hashes, and only where they fold to the digest that the model
@@ -25,7 +28,8 @@ struct ModelGraph {
   std::vector<Payload> payloads;
   std::vector<ConstantTensor> constants;
   std::vector<Value> values;
-  std::vector<Node> nodes;
+  std::vector<Node> nodes;  // of all graphs; see Subgraph
+  std::vector<Subgraph> graphs;
   std::vector<Port> inputs,
       outputs;  // initializers that are inputs too are inputs when the IR version lets the caller feed them
   std::vector<std::string> notes;

@@ -71,6 +71,7 @@ struct Resolution {
   std::vector<ConstantTensor> constants;
   std::vector<Value> values;
   std::vector<Node> nodes;  // live ones, in topological order
+  std::vector<Subgraph> graphs;
   std::vector<Port> inputs, outputs;
   std::optional<DecoderSignature> decoder;
   std::vector<std::string> notes;           // what was ignored, for inspect
@@ -96,6 +97,8 @@ class ResolvedModel {
   const std::vector<ConstantTensor>& constants() const { return data_.constants; }
   const std::vector<Value>& values() const { return data_.values; }
   const std::vector<Node>& nodes() const { return data_.nodes; }
+  // By SubgraphId; those whose owner is kNone are of dead nodes.
+  const std::vector<Subgraph>& graphs() const { return data_.graphs; }
   const std::vector<Port>& inputs() const { return data_.inputs; }
   const std::vector<Port>& outputs() const { return data_.outputs; }
   const std::optional<DecoderSignature>& decoder() const { return data_.decoder; }
@@ -103,6 +106,7 @@ class ResolvedModel {
 
   const Value& value(ValueId id) const { return data_.values[size_t(id)]; }
   const Node& node(NodeId id) const { return data_.nodes[size_t(id)]; }
+  const Subgraph& graph(SubgraphId id) const { return data_.graphs[size_t(id)]; }
   const Payload& payload(PayloadId id) const { return data_.payloads[size_t(id)]; }
 
   // File bytes that will not be read, by reason. `none` counts nothing.

@@ -40,8 +40,12 @@ class Resolver {
  private:
   bool is_small_constant(ValueId id, OpKind consumer) const;
   Status read_constant(ValueId id);
+  void keep_nodes(const std::vector<NodeId>& order);
+  NodeId consumer_beside(NodeId user, NodeId producer) const;
+  void mark_live(NodeId begin, NodeId end, std::vector<uint8_t>& live) const;
+  std::string graph_fault(const Node& node) const;
   void forward_uses(std::vector<ValueId>& alias);
-  void keep_inferred(const Node& node, const std::vector<TensorFact>& facts, const SymbolTable& symbols);
+  void keep_inferred(ValueId id, const std::vector<TensorFact>& facts, const SymbolTable& symbols);
   Status check_outputs(const std::vector<TensorFact>& facts, const SymbolTable& symbols);
   Status check_frozen() const;
   Status check_operand(ValueId id, NodeId before, const std::string& user) const;

@@ -20,6 +20,13 @@ struct BoundInput {
   const void* contents = nullptr;  // optional: the elements of a small integer input, when shapes may depend on them
 };
 
+// A value as a run has found it.
+struct FoundValue {
+  ValueId value = kNone;
+  std::span<const int64_t> dims;
+  const void* contents = nullptr;  // optional, as above
+};
+
 // Keeps its storage: a second bind allocates nothing. The model must outlive it. Not thread-safe; one for each
 // invocation slot.
 class ShapeBinder {
@@ -43,6 +50,12 @@ class ShapeBinder {
   // empty. An empty tensor's contents are empty too. Every Extent is a number.
   std::span<const Extent> contents(ValueId id) const;
 
+  // While a run goes on, of a node that bind left open: the shapes of its outputs, from its inputs as they are now.
+  // What the inputs contain counts until forget or the next call. Errors: bad_model, phase "run".
+  Status infer(NodeId node, std::span<const FoundValue> inputs);
+  void forget();
+  const TensorFact& fact(ValueId id) const { return facts_[size_t(id)]; }
+
   // The size that the last bind gave a dimension of that name; kNone when no input has it.
   int64_t symbol_size(std::string_view symbol) const;
 
@@ -60,7 +73,10 @@ class ShapeBinder {
   void finish(ValueId id);
 
   const ResolvedModel& model_;
-  ContentsPool fixed_pool_, pool_;  // constants; this bind
+  void follow(TensorFact& fact, const void* contents, ContentsPool& pool);
+
+  ContentsPool fixed_pool_, pool_, found_pool_;  // constants; this bind; this infer
+  std::vector<ValueId> found_;                   // whose contents are in found_pool_
   std::vector<TensorFact> facts_;
   std::vector<TensorFact> defaults_;  // by input: what an overridable one is when it is not fed
   std::vector<int64_t> dims_;         // kMaxRank for each value

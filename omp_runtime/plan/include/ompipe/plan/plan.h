@@ -15,6 +15,7 @@ namespace ompipe::plan {
 using ObjectId = int32_t;
 using SegmentId = int32_t;
 using ActionId = int32_t;
+using RangeId = int32_t;
 inline constexpr int32_t kNone = -1;
 
 // What the bytes of a prepared object are.
@@ -67,6 +68,7 @@ struct PreparedObject {
   double prepack_ns = 0;             // predicted, all chunks together
   bool row_addressable = false;      // an embedding table, or a packed weight that is one too
   std::vector<SegmentId> uses;       // ascending
+  bool certain = true;               // some segment that runs in any case uses it
 };
 
 // Where an input of a node comes from while it runs.
@@ -85,10 +87,33 @@ struct Operand {
   model::ValueId value = kNone;
 };
 
-// One node of the sequence.
+// What an action does.
+enum class Step : uint8_t {
+  node,    // runs its node
+  branch,  // of an If: chooses a branch
+  yield,   // the end of a branch: gives the If's outputs
+  enter,   // of a Loop: takes what it carries, and begins the body or goes past it
+  repeat,  // the end of a Loop's body: hands on what it carries, and begins again or ends
+};
+
+// One step of the sequence.
 struct Action {
-  model::NodeId node = kNone;
-  std::vector<Operand> inputs;  // as many as the node has
+  model::NodeId node = kNone;   // that it belongs to
+  std::vector<Operand> inputs;  // of the node; of a yield or repeat: the outputs of its subgraph
+  Step step = Step::node;
+  RangeId range = kNone;  // of a yield or repeat: that it ends; of an enter: the body
+};
+
+// A branch of an If or the body of a Loop: segments that run when they are chosen, a Loop's as often.
+struct Range {
+  std::string name;  // of node and attribute
+  model::NodeId owner = kNone;
+  model::SubgraphId graph = kNone;
+  RangeId parent = kNone;  // that it stands in
+  bool loop = false;
+  SegmentId begin = 0, end = 0;
+  ActionId head = kNone, last = kNone;  // the owner's action, directly in front of an If's first branch or the body;
+                                        // its own yield or repeat
 };
 
 // A requirement of which a segment looks at some rows only, which one graph input names: the recipe `rows`.
@@ -104,6 +129,10 @@ struct Segment {
   ActionId begin = 0, end = 0;
   std::vector<ObjectId> requirements;  // ascending, no repeats
   std::vector<RowAccess> rows;         // for requirements that have that recipe
+  RangeId range = kNone;               // the innermost that it stands in
+  std::vector<SegmentId> next = {};    // what follows, by the choice that it reports; empty: the next one
+  SegmentId join = kNone;              // what runs in any case, the nearest; kNone: the next one
+  std::vector<ObjectId> either = {};   // of an If: what both branches need in any case
 };
 
 // A value's life over the action sequence, for the frame's memory plan.
@@ -138,9 +167,18 @@ struct PreparedExecutionPlan {
   std::vector<Segment> segments;
   std::vector<Gang> gangs;       // of each segment
   std::vector<ValueLife> lives;  // by ValueId
+  std::vector<Range> ranges;     // an outer one before those in it
   Gang largest_gang;             // the maximum of each figure
   uint64_t packed_bytes = 0;     // of all objects, rounded
   uint64_t source_bytes = 0;
+
+  bool flows() const { return !ranges.empty(); }
+  // What runs after a segment that has reported this choice; segments.size() at the end.
+  SegmentId after(SegmentId segment, int32_t chosen) const;
+  // Whether that is known only from its report.
+  bool chooses(SegmentId segment) const { return segments[size_t(segment)].next.size() > 1; }
+  // The nearest segment behind it that runs in any case; segments.size(): none.
+  SegmentId join(SegmentId segment) const;
 
   // The first segment at or after `from` that uses the object; kNone when no later one does.
   SegmentId next_use(ObjectId object, SegmentId from) const;

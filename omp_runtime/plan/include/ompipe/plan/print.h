@@ -15,7 +15,8 @@ struct TaskRow {
   std::string scope;  // session, invocation
   std::string resource;                   // io, cpu, inline
   std::vector<std::string> dependencies;  // ids; "P." and an object's name; "payload" or "input" and a name
-  std::string result;  // what it gives: bytes, packed bytes, "P." and a name; the values that outlive a segment
+  std::string result;  // what it gives: bytes, packed bytes, "P." and a name; the values that outlive a segment, and
+                       // what it chooses from
   uint64_t bytes = 0;  // read, prepared or published; 0 for segments
   int chunks = 0;      // how many gates and task bodies stand for this row; 1 for publish and segments
 };
@@ -27,12 +28,12 @@ std::vector<std::string> segment_names(const PreparedExecutionPlan& plan);
 // The tasks of all objects in the order of their first use, then the segments in order. Any thread.
 std::vector<TaskRow> plan_tasks(const PreparedExecutionPlan& plan);
 
-// Task | Scope | Resource | Dependencies | Result, one line a task, and a line of totals.
+// Task | Scope | Resource | Dependencies | Result, one line a task, one a range, and a line of totals.
 std::string plan_table(const PreparedExecutionPlan& plan);
-// {chunk_bytes, isa, source_bytes, packed_bytes, largest_gang{}, tasks[], objects[], segments[]}; segments name objects
-// by index. Names that are no UTF-8 come out with replacement characters.
+// {chunk_bytes, isa, source_bytes, packed_bytes, largest_gang{}, tasks[], objects[], segments[], ranges[]}; segments
+// name objects and ranges by index. Names that are no UTF-8 come out with replacement characters.
 std::string plan_json(const PreparedExecutionPlan& plan);
-// A digraph for Graphviz: an edge from each task, object and payload to what depends on it.
+// A digraph for Graphviz, ranges as clusters: an edge from each task, object and payload to what depends on it.
 std::string plan_dot(const PreparedExecutionPlan& plan);
 
 }  // namespace ompipe::plan

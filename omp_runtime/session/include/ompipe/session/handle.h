@@ -24,10 +24,10 @@ struct Diagnostics {
                                         // empty for a hot run
 };
 
-// Movable, not copyable. Keeps session, context and stores alive. The destructor waits: a caller's inputs may be freed
-// after it. Thread rule: Wait and IsReady may be called from many threads; moving and destroying are the owner's. In a
-// child forked from its process it is terminal: Wait gives an error that names fork, Cancel does nothing, diagnostics
-// are empty, and destroying it only forgets it.
+// Movable, not copyable. Keeps session and stores alive, and the context of a run that was given a shared one. The
+// destructor waits: a caller's inputs may be freed after it. Thread rule: Wait and IsReady may be called from many
+// threads; moving and destroying are the owner's. In a child forked from its process it is terminal: Wait gives an
+// error that names fork, Cancel does nothing, diagnostics are empty, and destroying it only forgets it.
 class ExecutionHandle {
  public:
   ExecutionHandle();
@@ -48,10 +48,12 @@ class ExecutionHandle {
   bool valid() const { return bool(completion_); }
 
  private:
+  friend class RuntimeSession;
   // Waits for what it holds; in a forked child forgets it.
   void let_go();
 
   std::shared_ptr<void> keep_alive_;  // let go here, on the owner's thread, never by the thread that completes
+  std::shared_ptr<void> context_;     // of a run that was given one to keep
   exec::Ref<Completion> completion_;
 };
 

@@ -44,7 +44,9 @@ class RuntimeSession {
   // numbers, before any read; what reads, digests and kernels report.
   // `options` can have it refused instead of pending (busy).
   ExecutionHandle RunAsync(exec::RuntimeContext& context, const RunOptions& options = {});
-  // The same and Wait; what runs hot runs on this thread.
+  // The same, of a context that the handle keeps alive too; the caller may let go of its own reference at once.
+  ExecutionHandle RunAsync(std::shared_ptr<exec::RuntimeContext> context, const RunOptions& options = {});
+  // The first and Wait; what runs hot runs on this thread.
   Status Run(exec::RuntimeContext& context, const RunOptions& options = {});
 
   // Gives one object's bytes back, named by its key, or by its name if no other has it; returns when its pages have
@@ -58,6 +60,8 @@ class RuntimeSession {
 
   const plan::PreparedExecutionPlan& plan() const;
   std::vector<ObjectFigures> objects() const;  // none in a forked child
+  // File bytes of payloads that only branches and loops' bodies need of which none has been chosen so far.
+  uint64_t avoided_branch_bytes() const;  // 0 in a forked child
 
  private:
   explicit RuntimeSession(std::shared_ptr<SessionCore> core);
