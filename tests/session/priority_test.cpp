@@ -103,13 +103,13 @@ TEST_CASE("critical reads take every slot that comes free, and while one is unfi
       CHECK(pair.is_needed(started - 1));
       CHECK(pair.object(started - 1) == id);
     }
-    // The first critical read stays in flight. Slots that the others give back go to critical ones, then to
-    // speculation.
-    for (plan::ObjectId id = 1; slots > 1 && id < kCritical; ++id) open(pair.device, pair.needed, id);
-    if (slots > 1) started = size_t(slots + kCritical + slots - 1);
-    pair.device.wait_started(started);
-    for (size_t nth = size_t(slots); nth < started; ++nth)
-      CHECK(pair.is_needed(nth) == (nth < size_t(slots + kCritical)));
+    // The first critical read stays in flight. Slots that the others give back, one after the other, go to critical
+    // ones, then to speculation.
+    for (plan::ObjectId id = 1; slots > 1 && id < kCritical; ++id) {
+      open(pair.device, pair.needed, id);
+      pair.device.wait_started(++started);
+      CHECK(pair.is_needed(started - 1) == (started <= size_t(slots + kCritical)));
+    }
     CHECK(pair.device.waiting() == size_t(slots));
     CHECK_FALSE(run.IsReady());
     pair.device.open_all();

@@ -25,9 +25,9 @@ struct Diagnostics {
 };
 
 // Movable, not copyable. Keeps session and stores alive, and the context of a run that was given a shared one. The
-// destructor waits: a caller's inputs may be freed after it. Thread rule: Wait and IsReady may be called from many threads; moving and destroying are the owner's. In a
-// child forked from its process it is terminal: Wait gives an error that names fork, Cancel does nothing, diagnostics
-// are empty, and destroying it only forgets it.
+// destructor waits: a caller's inputs may be freed after it. Thread rule: Wait and IsReady may be called from many
+// threads; moving and destroying are the owner's. In a child forked from its process it is terminal: Wait gives an
+// error that names fork, Cancel does nothing, diagnostics are empty, and destroying it only forgets it.
 class ExecutionHandle {
  public:
   ExecutionHandle();
