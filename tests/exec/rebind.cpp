@@ -15,7 +15,7 @@ using Indices = std::vector<int64_t>;
 
 // Whether the context would be bound by its addresses alone, after one that was bound in full.
 bool rebinds(Graph& graph, const RuntimeContext& first, const RuntimeContext& second) {
-  FrameState state(graph.plan(), 1);
+  FrameState state(graph.plan(), 1, nullptr);
   REQUIRE(bind_inputs(state, first).ok());
   REQUIRE(place_values(state).ok());
   state.is_bound = true;

@@ -28,7 +28,7 @@ void load_all(World& world, SessionState& session) {
     });
     if (next == events.end()) break;
     world.apply(*next);
-    CHECK(session.ahead_bytes <= session.plan->packed_bytes);
+    CHECK(session.ahead_bytes[Domain::prepared] <= session.plan->packed_bytes);
   }
 }
 
@@ -44,7 +44,7 @@ Log steady_run(const SessionOptions& options, int objects, int room, int passes 
       world.segment(run);
     }
     CHECK(run.succeeded());
-    CHECK(a.ahead_bytes == 0);
+    CHECK(a.ahead_bytes[Domain::prepared] == 0);
   }
   return world.take_log();
 }
@@ -145,13 +145,13 @@ TEST_CASE("look-ahead evicts what is used last, and only when what it has read b
   }
   CHECK(a.resident == 8);
   CHECK(a.window.segments() == 1);
-  CHECK(a.ahead_bytes == kPage);
+  CHECK(a.ahead_bytes[Domain::prepared] == kPage);
   world.take_log();
   world.finish_segment(run);
   // Segments 6 and 7 are created, and 8 is in the window; of 0 to 5, 5 is used last in the next run.
   CHECK(world.take_log() == Log{"segment 1.7", "evict a5", "read a8.0 prefetch"});
   CHECK(world.policy().counters().replaced == 1);
-  CHECK(a.ahead_bytes == kPage);
+  CHECK(a.ahead_bytes[Domain::prepared] == kPage);
   world.drain();
   CHECK(run.succeeded());
 }
