@@ -9,9 +9,9 @@
 namespace ompipe::schedule {
 
 // Runs `job` on a root thread of the process's pool that opens regions of `team` threads and of no other size: libomp
-// aborts now and then when a team becomes smaller (docs/decisions/0138). A thread whose job has returned waits there for
-// the next one, and only then is the future ready, so the pool grows to the number of jobs of a size that run at once
-// and no further. It is never destroyed. Any thread. The job must not throw. Error: environment, when the system refuses
+// aborts now and then when a team becomes smaller (decision 0138). A thread whose job has returned waits there for the
+// next one, and only then is the future ready, so the pool grows to the number of jobs of a size that run at once and
+// no further. It is never destroyed. Any thread. The job must not throw. Error: environment, when the system refuses
 // the pool's next thread.
 Result<std::future<void>> run_on_root_thread(int team, std::function<void()> job);
 
