@@ -96,7 +96,7 @@ class OmpTasks : public Scheduler {
 
   Status open() {
     std::promise<Status> opened;
-    Result<std::future<void>> job = run_on_root_thread([&] { region(opened); });
+    Result<std::future<void>> job = run_on_root_thread(threads_ + 1, [&] { region(opened); });
     if (!job.ok()) return job.error();
     closed_ = *std::move(job);
     Status status = opened.get_future().get();

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -23,7 +24,7 @@ struct RootThread {
 // Never destroyed: at the process's exit a root thread may still wait on its condition variable.
 struct Pool {
   std::mutex mutex;
-  std::vector<RootThread*> idle;
+  std::map<int, std::vector<RootThread*>> idle;  // by the size of their team
 };
 Pool& pool() {
   static Pool* const instance = new Pool;
@@ -45,13 +46,14 @@ void serve(RootThread* self) {
   }
 }
 
-Result<RootThread*> idle_or_new() {
+Result<RootThread*> idle_or_new(int team) {
   process.store(getpid());
   {
     std::lock_guard lock(pool().mutex);
-    if (!pool().idle.empty()) {
-      RootThread* const thread = pool().idle.back();
-      pool().idle.pop_back();
+    std::vector<RootThread*>& idle = pool().idle[team];
+    if (!idle.empty()) {
+      RootThread* const thread = idle.back();
+      idle.pop_back();
       return thread;
     }
   }
@@ -64,14 +66,14 @@ Result<RootThread*> idle_or_new() {
 
 }  // namespace
 
-Result<std::future<void>> run_on_root_thread(std::function<void()> job) {
-  const Result<RootThread*> found = idle_or_new();
+Result<std::future<void>> run_on_root_thread(int team, std::function<void()> job) {
+  const Result<RootThread*> found = idle_or_new(team);
   if (!found.ok()) return found.error();
   RootThread* const thread = *found;
-  std::packaged_task<void()> task([thread, job = std::move(job)] {
+  std::packaged_task<void()> task([team, thread, job = std::move(job)] {
     job();
     std::lock_guard lock(pool().mutex);
-    pool().idle.push_back(thread);
+    pool().idle[team].push_back(thread);
   });
   std::future<void> finished = task.get_future();
   {

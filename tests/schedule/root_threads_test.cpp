@@ -1,4 +1,5 @@
-// Root threads stay: jobs one after another share one, jobs at once have one each, and none ever ends.
+// Root threads stay: jobs of one team size share one if they come one after another and have one each if they come at
+// once; none ever ends.
 #include "ompipe/schedule/root_threads.h"
 
 #include <doctest/doctest.h>
@@ -10,6 +11,8 @@
 #include <algorithm>
 #include <atomic>
 #include <latch>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,8 +33,8 @@ int region(int threads) {
   return members.load();
 }
 
-std::future<void> run(std::function<void()> job) {
-  Result<std::future<void>> running = run_on_root_thread(std::move(job));
+std::future<void> run(int team, std::function<void()> job) {
+  Result<std::future<void>> running = run_on_root_thread(team, std::move(job));
   REQUIRE(running.ok());
   return *std::move(running);
 }
@@ -40,21 +43,26 @@ std::future<void> run(std::function<void()> job) {
 
 TEST_SUITE_BEGIN("root_threads");
 
-TEST_CASE("a hundred regions one after another, of changing size, use one thread, which lives on") {
+TEST_CASE("regions one after another: one thread for each size, however often it changes, which lives on") {
   omp_set_dynamic(0);
-  std::vector<pid_t> threads;
+  std::map<int, std::set<pid_t>> threads;
   bool sizes_right = true;
   for (int i = 0; i < 100; ++i) {
     const int size = 2 + i % 7;
-    run([&] {
+    run(size, [&] {
       omp_set_dynamic(0);
       sizes_right = sizes_right && region(size) == size;
-      threads.push_back(pid_t(syscall(SYS_gettid)));
+      threads[size].insert(pid_t(syscall(SYS_gettid)));
     }).wait();
   }
   CHECK(sizes_right);
-  CHECK(std::count(threads.begin(), threads.end(), threads.front()) == 100);
-  CHECK(thread_lives(threads.front()));
+  std::set<pid_t> all;
+  for (const auto& [size, own] : threads) {
+    CHECK(own.size() == 1);
+    CHECK(thread_lives(*own.begin()));
+    all.insert(*own.begin());
+  }
+  CHECK(all.size() == 7);
 }
 
 TEST_CASE("eight regions at once have a thread each, and the next eight have the same ones") {
@@ -65,9 +73,9 @@ TEST_CASE("eight regions at once have a thread each, and the next eight have the
     std::vector<pid_t> threads(kJobs);
     std::vector<std::future<void>> jobs;
     for (int i = 0; i < kJobs; ++i) {
-      jobs.push_back(run([&, i] {
+      jobs.push_back(run(3, [&, i] {
         all_run.arrive_and_wait();
-        region(2 + (i + round) % 3);
+        region(3);
         threads[size_t(i)] = pid_t(syscall(SYS_gettid));
       }));
     }
@@ -86,7 +94,7 @@ TEST_CASE("a root thread that the system refuses is an error, and the pool goes 
     std::atomic<bool> waited{true};
     std::vector<std::future<void>> jobs;
     for (;;) {
-      Result<std::future<void>> job = run_on_root_thread([&] {
+      Result<std::future<void>> job = run_on_root_thread(2, [&] {
         if (!finish.wait()) waited = false;
       });
       if (!job.ok()) {
@@ -104,11 +112,11 @@ TEST_CASE("a root thread that the system refuses is an error, and the pool goes 
     for (std::future<void>& job : jobs) job.wait();
     CHECK(waited);
   });
-  run([] {}).wait();
+  run(2, [] {}).wait();
 }
 
 TEST_CASE("a forked child knows that the threads are not there") {
-  run([] {}).wait();
+  run(2, [] {}).wait();
   CHECK_FALSE(root_threads_lost_by_fork());
   const pid_t child = fork();
   if (child == 0) _exit(root_threads_lost_by_fork() ? 7 : 0);
