@@ -11,13 +11,19 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 60;
 
 std::string limit_text(uint64_t bytes) { return bytes == kUnlimited ? "unlimited" : std::to_string(bytes); }
 
+}  // namespace
+
 uint64_t global_sum(const DomainBytes& bytes) {
   uint64_t sum = 0;
   for (Domain d : kDomains) sum = in_global(d) ? saturating_add(sum, bytes[d]) : sum;
   return sum;
 }
 
-}  // namespace
+DomainBytes BudgetUsage::live_bytes() const {
+  DomainBytes live;
+  for (Domain d : kDomains) live[d] = (*this)[d].live_bytes;
+  return live;
+}
 
 const char* domain_name(Domain domain) {
   switch (domain) {

@@ -56,8 +56,9 @@ void place_late(FrameState& state, ValueId value) {
 
 void find_freed(FrameState& state) {
   const plan::PreparedExecutionPlan& plan = *state.plan;
+  if (!plan.flows()) return;  // nothing is late there
   std::vector<std::vector<ValueId>> freed(plan.actions.size());
-  for (size_t i = 0; plan.flows() && i < plan.lives.size(); ++i) {
+  for (size_t i = 0; i < plan.lives.size(); ++i) {
     const bool carried = state.model().values()[i].source == model::ValueSource::body_input;  // goes with the Loop
     if (carried || plan.lives[i].output || plan.lives[i].defined == kNone) continue;
     for (const ActionId action : last_actions(plan, ValueId(i))) freed[size_t(action)].push_back(ValueId(i));

@@ -24,20 +24,20 @@ std::optional<arenas::Reservation> Policy::reserve_with_trim(const DomainBytes& 
   }
 }
 
+// What would be live if the gang were granted.
+DomainBytes Policy::live_with(const DomainBytes& gang) const { return sum_of(budget_.usage().live_bytes(), gang); }
+
 // Whether it is what frames take that stands in the way, and nothing that no frame gives.
 bool Policy::trim_helps(const DomainBytes& gang) const {
-  const arenas::BudgetUsage usage = budget_.usage();
+  const DomainBytes asked = live_with(gang);
   const arenas::BudgetLimits limits = budget_.limits();
   bool frames = false;
-  uint64_t all = 0;
   for (Domain domain : arenas::kDomains) {
-    const uint64_t bytes = usage[domain].live_bytes + gang[domain];
-    if (arenas::in_global(domain)) all += bytes;
-    if (bytes <= limits.domain_bytes[domain] || (domain == Domain::device && gang[domain] == 0)) continue;
+    if (asked[domain] <= limits.domain_bytes[domain] || (domain == Domain::device && gang[domain] == 0)) continue;
     if (domain != Domain::execution && domain != Domain::io) return false;
     frames = true;
   }
-  return frames || all > limits.global_bytes;
+  return frames || arenas::global_sum(asked) > limits.global_bytes;
 }
 
 // The gang's bytes, if evicting can make room for them at once. Victims whose pages are given back elsewhere are not
@@ -54,10 +54,10 @@ std::optional<arenas::Reservation> Policy::reserve_with_eviction(const DomainByt
 
 // Whether it is resident bytes that stand in the way: no eviction frees staging, execution or outputs.
 bool Policy::eviction_helps(const DomainBytes& gang) const {
-  const arenas::BudgetUsage usage = budget_.usage();
+  const DomainBytes asked = live_with(gang);
   const arenas::BudgetLimits limits = budget_.limits();
   for (Domain domain : {Domain::preparation, Domain::mapped, Domain::execution, Domain::io}) {
-    if (usage[domain].live_bytes + gang[domain] > limits.domain_bytes[domain]) return false;
+    if (asked[domain] > limits.domain_bytes[domain]) return false;
   }
   return true;
 }
@@ -68,20 +68,14 @@ bool Policy::leaving_suffices(const DomainBytes& gang) const {
 
 // Whether the gang would fit if that many of the prepared bytes were gone. As in Budget::reserve, live bytes decide:
 // what arenas keep beyond them is trimmed for whoever fits.
-bool Policy::fits_without(const DomainBytes& gang, const DomainBytes& without) const {
-  const arenas::BudgetUsage usage = budget_.usage();
+bool Policy::fits_without(const DomainBytes& gang, const DomainBytes& leaving) const {
   const arenas::BudgetLimits limits = budget_.limits();
-  DomainBytes leaving;  // some may have gone and not been reported
+  DomainBytes left = budget_.usage().live_bytes();
   for (Domain domain : {Domain::prepared, Domain::device})
-    leaving[domain] = std::min(without[domain], usage[domain].live_bytes);
-  const uint64_t prepared = usage[Domain::prepared].live_bytes + gang[Domain::prepared];
-  uint64_t all = 0;
-  for (Domain domain : {Domain::preparation, Domain::prepared, Domain::execution, Domain::io})
-    all += usage[domain].live_bytes + gang[domain];
-  const uint64_t there = usage[Domain::device].live_bytes + gang[Domain::device];
-  return prepared - leaving[Domain::prepared] <= limits.domain_bytes[Domain::prepared] &&
-         all - leaving[Domain::prepared] <= limits.global_bytes &&
-         there - leaving[Domain::device] <= limits.domain_bytes[Domain::device];
+    left[domain] -= std::min(leaving[domain], left[domain]);  // some may have gone and not been reported
+  left = sum_of(left, gang);
+  return left[Domain::prepared] <= limits.domain_bytes[Domain::prepared] &&
+         arenas::global_sum(left) <= limits.global_bytes && left[Domain::device] <= limits.domain_bytes[Domain::device];
 }
 
 // Whether there would be room if all went that may go: nothing is evicted in vain for a preparation.
@@ -119,7 +113,7 @@ SessionState* Policy::farthest_session(Domain domain) {
 
 // The memory whose objects have to make way: the device's if it is short, else the CPU's.
 Domain Policy::short_of(const DomainBytes& gang) const {
-  const uint64_t there = budget_.usage()[Domain::device].live_bytes + gang[Domain::device];
+  const uint64_t there = live_with(gang)[Domain::device];
   return gang[Domain::device] > 0 && there > budget_.limits().domain_bytes[Domain::device] ? Domain::device
                                                                                            : Domain::prepared;
 }

@@ -32,13 +32,18 @@ bool Policy::goes_on(Invocation& invocation, Invocation::LiveSegment& reported) 
   return true;
 }
 
+// What invocations and results hold: execution, outputs, activations on the device.
+DomainBytes Policy::live_beside_gangs() const {
+  const DomainBytes live = budget_.usage().live_bytes();
+  return {{Domain::execution, live[Domain::execution]},
+          {Domain::io, live[Domain::io]},
+          {Domain::device, device_block_bytes_}};
+}
+
 // Whether every session's largest gang still fits beside so many bytes and all that are live, kept frames apart.
 Status Policy::room_for(const DomainBytes& memory) {
   for (;;) {
-    const arenas::BudgetUsage usage = budget_.usage();
-    const DomainBytes together = sum_of(memory, {{Domain::execution, usage[Domain::execution].live_bytes},
-                                                 {Domain::io, usage[Domain::io].live_bytes},
-                                                 {Domain::device, device_block_bytes_}});
+    const DomainBytes together = sum_of(memory, live_beside_gangs());
     Status room = ok_status();
     for (const SessionState* session : sessions_) {
       if (room.ok()) room = fits(budget_.limits(), *session, together);

@@ -160,7 +160,7 @@ std::optional<Policy::SegmentNeed> Policy::need_of(Invocation& invocation, const
     ++need.missing;
     DomainBytes bytes = session.need_of(id);
     if (reserved_by(session, id)) bytes = without(bytes, session.resident_of(id));
-    for (Domain domain : arenas::kDomains) need.gang[domain] += bytes[domain];
+    need.gang = sum_of(need.gang, bytes);
   }
   return need;
 }

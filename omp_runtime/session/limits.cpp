@@ -40,16 +40,10 @@ Status Policy::suffice(const BudgetLimits& limits, const DomainBytes& live) cons
 // Frames that are only kept for the next hot run are no reason to refuse a limit.
 void Policy::set_limits(const BudgetLimits& limits, Completion& done) {
   const BudgetLimits binding = lowered(budget_.limits(), limits);
-  const auto beside_live = [&] {
-    const arenas::BudgetUsage usage = budget_.usage();
-    return suffice(binding, {{Domain::execution, usage[Domain::execution].live_bytes},
-                             {Domain::io, usage[Domain::io].live_bytes},
-                             {Domain::device, device_block_bytes_}});
-  };
   Status status = suffice(binding, {});
   if (status.ok()) {
     do {
-      status = beside_live();
+      status = suffice(binding, live_beside_gangs());
     } while (!status.ok() && trim_idle());
   }
   if (!status.ok()) {

@@ -50,7 +50,7 @@ void Policy::make_way() {
 }
 
 Policy::Room& Policy::Room::operator+=(const Room& other) {
-  for (const Domain domain : arenas::kDomains) bytes[domain] += other.bytes[domain];
+  bytes = sum_of(bytes, other.bytes);
   loads += other.loads;
   publishes += other.publishes;
   return *this;
@@ -87,19 +87,18 @@ Policy::Room Policy::room_of(const InFlight& item) const {
 
 // Whether the refused gang could have its bytes and tokens if that came back, and what may be evicted went.
 bool Policy::suffices(const Room& coming, const DomainBytes& evictable) const {
-  const arenas::BudgetUsage usage = budget_.usage();
   const arenas::BudgetLimits limits = budget_.limits();
   const SegmentNeed& need = refused_->need;
+  const DomainBytes asked = live_with(need.gang);
   Room there = coming;
   there.bytes = sum_of(there.bytes, evictable);
-  uint64_t all = 0, back = 0;
+  const auto too_much = [](uint64_t bytes, uint64_t limit, uint64_t back) {
+    return bytes > limit && bytes - limit > back;
+  };
   for (const Domain domain : arenas::kDomains) {
-    const uint64_t asked = usage[domain].live_bytes + need.gang[domain];
-    if (asked > limits.domain_bytes[domain] && asked - limits.domain_bytes[domain] > there.bytes[domain]) return false;
-    all += arenas::in_global(domain) ? asked : 0;
-    back += arenas::in_global(domain) ? there.bytes[domain] : 0;
+    if (too_much(asked[domain], limits.domain_bytes[domain], there.bytes[domain])) return false;
   }
-  if (all > limits.global_bytes && all - limits.global_bytes > back) return false;
+  if (too_much(arenas::global_sum(asked), limits.global_bytes, arenas::global_sum(there.bytes))) return false;
   return need.missing <= free_loads_.size() + there.loads &&
          need.missing + need.gates <= free_publishes_.size() + there.publishes;
 }

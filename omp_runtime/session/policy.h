@@ -221,6 +221,7 @@ class Policy {
 
   // growth.cpp
   Status room_for(const arenas::DomainBytes& memory);
+  arenas::DomainBytes live_beside_gangs() const;
   bool goes_on(Invocation& invocation, Invocation::LiveSegment& reported);
   std::optional<Error> grow(Invocation& invocation, const exec::MemoryWanted& wanted);
 
@@ -293,6 +294,7 @@ class Policy {
   // age, for whose gang it was chosen, and elders.
   static constexpr uint64_t kNobody = 0, kAnybody = UINT64_MAX;
   std::optional<arenas::Reservation> reserve_with_trim(const arenas::DomainBytes& gang);
+  arenas::DomainBytes live_with(const arenas::DomainBytes& gang) const;
   bool trim_helps(const arenas::DomainBytes& gang) const;
   std::optional<arenas::Reservation> reserve_with_eviction(const arenas::DomainBytes& gang, uint64_t age = kAnybody);
   bool eviction_helps(const arenas::DomainBytes& gang) const;

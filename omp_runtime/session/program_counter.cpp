@@ -1,6 +1,7 @@
 #include "program_counter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ompipe/arenas/error.h"
 
@@ -25,7 +26,7 @@ void ProgramCounter::created(const PreparedExecutionPlan& plan) {
     undecided_ = true;
     chooser_ = next_;
     next_ = plan.after(chooser_, 0);
-    measure(plan);
+    measured_ = false;
   } else {
     move(plan, next_, plan.after(next_, 0));
   }
@@ -57,7 +58,7 @@ void ProgramCounter::move(const PreparedExecutionPlan& plan, SegmentId from, Seg
   const bool again = innermost && innermost->loop && to == innermost->begin && from == innermost->end - 1;
   if (again && depth <= depth_) ++levels_[depth - 1].trip;
   depth_ = depth;
-  measure(plan);
+  measured_ = false;
 }
 
 int64_t ProgramCounter::trip() const {
@@ -68,7 +69,8 @@ int64_t ProgramCounter::trip() const {
 }
 
 // Breadth first over all that may follow.
-void ProgramCounter::measure(const PreparedExecutionPlan& plan) {
+void ProgramCounter::measure(const PreparedExecutionPlan& plan) const {
+  if (std::exchange(measured_, true)) return;
   const auto segments = SegmentId(plan.segments.size());
   std::fill(distance_.begin(), distance_.end(), -1);
   queue_.clear();
@@ -94,6 +96,7 @@ int64_t ProgramCounter::distance(const PreparedExecutionPlan& plan, plan::Object
     const SegmentId use = plan.next_use(object, next_);
     return use == plan::kNone ? -1 : use - next_;
   }
+  measure(plan);
   int64_t nearest = -1;
   for (const SegmentId use : plan.objects[size_t(object)].uses) {
     const int32_t steps = distance_[size_t(use)];

@@ -46,16 +46,18 @@ class ProgramCounter {
 
  private:
   void move(const plan::PreparedExecutionPlan& plan, plan::SegmentId from, plan::SegmentId to);
-  void measure(const plan::PreparedExecutionPlan& plan);
+  void measure(const plan::PreparedExecutionPlan& plan) const;
 
   plan::SegmentId next_ = 0, chooser_ = plan::kNone;
   bool undecided_ = false;
   uint32_t tasks_ = 0;
   std::array<Level, model::kDeepestSubgraph> levels_;  // outermost first
   size_t depth_ = 0;
-  // Of plans with ranges: by segment, from `next`; -1: it can't be reached any more.
-  std::vector<int32_t> distance_;
-  std::vector<plan::SegmentId> queue_;
+  // Of plans with ranges: by segment, from `next`; -1: it can't be reached any more. Measured when it is asked for: a
+  // run that nothing is evicted beside never does.
+  mutable bool measured_ = false;
+  mutable std::vector<int32_t> distance_;
+  mutable std::vector<plan::SegmentId> queue_;
 };
 
 }  // namespace ompipe::session

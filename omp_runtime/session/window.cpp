@@ -81,14 +81,12 @@ Policy::Grant Policy::admit_ahead(Invocation& invocation, plan::SegmentId segmen
 // Whether it is residency that refuses: the prepared bytes, or all bytes beside what is kept for critical work; or the
 // bytes on the device.
 bool Policy::residency_full(const DomainBytes& need) const {
-  const arenas::BudgetUsage usage = budget_.usage();
+  const DomainBytes asked = live_with(need);
   const arenas::BudgetLimits limits = budget_.limits();
-  uint64_t all = limits.critical_reserve_bytes;
-  for (const Domain domain : arenas::kDomains)
-    all += arenas::in_global(domain) ? usage[domain].live_bytes + need[domain] : 0;
+  const uint64_t all = limits.critical_reserve_bytes + arenas::global_sum(asked);
   if (short_of(need) == Domain::device) return true;
   const bool global = limits.global_bytes != kUnlimited && all > limits.global_bytes;
-  return global || usage[Domain::prepared].live_bytes + need[Domain::prepared] > limits.domain_bytes[Domain::prepared];
+  return global || asked[Domain::prepared] > limits.domain_bytes[Domain::prepared];
 }
 
 // For an object of the window: the objects of its own session that are used again last, beyond the window, go; as long

@@ -29,7 +29,7 @@ BudgetLimits any_limits() {
   return limits;
 }
 
-uint64_t global_sum(const DomainBytes& bytes) {
+uint64_t model_sum(const DomainBytes& bytes) {
   uint64_t sum = 0;
   for (Domain d : kDomains) sum += in_global(d) ? bytes[d] : 0;
   return sum;
@@ -44,14 +44,14 @@ struct Model {
   bool grants(const DomainBytes& gang, Urgency urgency) const {
     for (Domain d : kDomains)
       if (gang[d] && live[d] + gang[d] > limits.domain_bytes[d]) return false;
-    if (global_sum(gang) == 0 || limits.global_bytes == kUnlimited) return true;
+    if (model_sum(gang) == 0 || limits.global_bytes == kUnlimited) return true;
     const uint64_t kept = urgency == Urgency::critical ? 0 : limits.critical_reserve_bytes;
-    return global_sum(live) + global_sum(gang) + kept <= limits.global_bytes ||
-           (kept > limits.global_bytes && global_sum(live) + global_sum(gang) == 0);
+    return model_sum(live) + model_sum(gang) + kept <= limits.global_bytes ||
+           (kept > limits.global_bytes && model_sum(live) + model_sum(gang) == 0);
   }
   void add(const DomainBytes& gang) {
     for (Domain d : kDomains) peak[d] = std::max(peak[d], live[d] += gang[d]);
-    global_peak = std::max(global_peak, global_sum(live));
+    global_peak = std::max(global_peak, model_sum(live));
   }
 };
 
@@ -62,7 +62,7 @@ void assert_equal(const Budget& budget, const Model& model) {
     RC_ASSERT(usage[d].peak_bytes == model.peak[d]);
     RC_ASSERT(usage[d].limit_bytes == model.limits.domain_bytes[d]);
   }
-  RC_ASSERT(usage.global_bytes == global_sum(model.live));
+  RC_ASSERT(usage.global_bytes == model_sum(model.live));
   RC_ASSERT(usage.global_peak_bytes == model.global_peak);
 }
 
@@ -141,7 +141,7 @@ TEST_SUITE("budget_properties") {
           }();
           auto granted = budget.reserve(gang, critical ? Urgency::critical : Urgency::speculative);
           const uint64_t limit = critical ? kGlobalBytes : kGlobalBytes - kCriticalReserveBytes;
-          RC_ASSERT(granted.has_value() == (global_sum(live_before) + global_sum(gang) <= limit));
+          RC_ASSERT(granted.has_value() == (model_sum(live_before) + model_sum(gang) <= limit));
           if (!granted) continue;
           if (!objects[object]) objects[object] = hold((*created)->commit(object, *granted), step);
           blocks.push_back(hold(*preparation.allocate(*granted, chunk_bytes), step));

@@ -50,6 +50,9 @@ struct DomainBytes {
   bool operator==(const DomainBytes&) const = default;
 };
 
+// Of the domains of in_global(), saturating.
+uint64_t global_sum(const DomainBytes& bytes);
+
 struct BudgetLimits {
   uint64_t global_bytes = kUnlimited;
   DomainBytes domain_bytes = DomainBytes::filled(kUnlimited);
@@ -68,6 +71,7 @@ struct BudgetUsage {
   uint64_t global_limit_bytes = 0, global_bytes = 0, global_peak_bytes = 0;  // live and retained, of in_global()
 
   const DomainUsage& operator[](Domain domain) const { return domains[size_t(domain)]; }
+  DomainBytes live_bytes() const;
 };
 
 class Budget;
