@@ -32,6 +32,17 @@ Integers shape_of(const RuntimeContext& context, const std::string& name) {
   return {shape.begin(), shape.end()};
 }
 
+// An If: x twice, one behind the other, or x as it is.
+ValueId doubled_if(Graph& graph, ValueId condition, ValueId x) {
+  const ValueId picked = graph.flow("If", {condition}, 1)[0];
+  graph.begin("then_branch");
+  graph.end({graph.op("Concat", {x, x}, {{"axis", int64_t(0)}})});
+  graph.begin("else_branch");
+  graph.end({x});
+  graph.close();
+  return picked;
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("flow");
@@ -135,12 +146,7 @@ TEST_CASE("branches of different shapes: what follows is bound when one was chos
     Graph graph;
     const auto x = graph.input("x", DType::f32, {2, 3});
     const auto c = graph.input("c", DType::boolean, std::vector<int64_t>{});
-    const auto picked = graph.flow("If", {c}, 1)[0];
-    graph.begin("then_branch");
-    graph.end({graph.op("Concat", {x, x}, {{"axis", int64_t(0)}})});
-    graph.begin("else_branch");
-    graph.end({x});
-    graph.close();
+    const auto picked = doubled_if(graph, c, x);
     graph.output("picked", picked);
     graph.output("t", graph.op("Transpose", {picked}));
     graph.output("sum", graph.op("ReduceSum", {picked}, {{"keepdims", int64_t(0)}}));
@@ -241,12 +247,7 @@ TEST_CASE("a second run in the same frame, with another choice and other lengths
   Graph graph;
   const auto x = graph.input("x", DType::f32, {-1});
   const auto c = graph.input("c", DType::boolean, std::vector<int64_t>{});
-  const auto picked = graph.flow("If", {c}, 1)[0];
-  graph.begin("then_branch");
-  graph.end({graph.op("Concat", {x, x}, {{"axis", int64_t(0)}})});
-  graph.begin("else_branch");
-  graph.end({x});
-  graph.close();
+  const auto picked = doubled_if(graph, c, x);
   graph.output("y", graph.op("Neg", {picked}));
   const auto plan = graph.plan();
   const MemoryObjects objects = graph.prepare(*plan);
