@@ -31,14 +31,14 @@ struct Case {
   int threads;
   int64_t copies_bytes;  // of packed weights at least, used in turn
 
-  bool integer() const { return spec.format == WeightFormat::nbits4 && spec.accuracy_level == 4; }
+  bool integer() const { return spec.format == WeightFormat::nbits && spec.accuracy_level == 4; }
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(spec.k) * static_cast<double>(spec.n);
   }
 
   std::string name(const std::string& impl) const {
-    std::string name = spec.format == WeightFormat::nbits4 ? "matmul_nbits/impl:" + impl : "gemm_f32/impl:" + impl;
-    if (spec.format == WeightFormat::nbits4) {
+    std::string name = spec.format == WeightFormat::nbits ? "matmul_nbits/impl:" + impl : "gemm_f32/impl:" + impl;
+    if (spec.format == WeightFormat::nbits) {
       name += "/bits:4/block:" + std::to_string(spec.block) + "/acc:" + std::to_string(spec.accuracy_level);
     }
     return name + "/M:" + std::to_string(m) + "/K:" + std::to_string(spec.k) + "/N:" + std::to_string(spec.n) +
@@ -60,7 +60,7 @@ void fill(const Case& bench, const PackedLayout& layout, std::byte* b, std::vect
 
 void count(benchmark::State& state, const Case& bench, int64_t weight_bytes) {
   const auto rate = benchmark::Counter::kIsIterationInvariantRate;
-  state.counters[bench.spec.format == WeightFormat::nbits4 ? "ops" : "flops"] = benchmark::Counter(bench.flops(), rate);
+  state.counters[bench.spec.format == WeightFormat::nbits ? "ops" : "flops"] = benchmark::Counter(bench.flops(), rate);
   state.counters["weight_bytes"] = benchmark::Counter(static_cast<double>(weight_bytes), rate);
 }
 
@@ -141,7 +141,7 @@ void add_all(bool smoke) {
         const int64_t copies_bytes = smoke || m > 32 ? 0 : int64_t{256} << 20;
         add({{.format = WeightFormat::f32, .k = shape.k, .n = shape.n}, m, threads, copies_bytes});
         for (int level : {4, 0}) {
-          MatMulSpec spec = {.format = WeightFormat::nbits4, .k = shape.k, .n = shape.n, .block = 32};
+          MatMulSpec spec = {.format = WeightFormat::nbits, .k = shape.k, .n = shape.n, .block = 32};
           spec.accuracy_level = level;
           add({spec, m, threads, copies_bytes});
         }

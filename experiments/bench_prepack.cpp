@@ -79,7 +79,7 @@ void add_all(bool smoke) {
     MatMulSpec spec;
   };
   const Kind kinds[] = {
-      {"nbits4", {.format = WeightFormat::nbits4, .k = size, .n = size, .block = 32}},
+      {"nbits4", {.format = WeightFormat::nbits, .k = size, .n = size, .block = 32}},
       {"f32", {.format = WeightFormat::f32, .k = size, .n = size}},
       {"f32-transposed", {.format = WeightFormat::f32, .k = size, .n = size, .trans_b = true}},
       {"f16", {.format = WeightFormat::f16, .k = size, .n = size}},

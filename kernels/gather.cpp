@@ -74,7 +74,7 @@ void unpack_column(const GatherPackedArguments& a, int64_t column, float* output
   for (int64_t begin = 0; begin < a.columns; begin += spec.block, at += record.bytes) {
     float scale;
     std::memcpy(&scale, at + lane * int64_t(sizeof(float)), sizeof(scale));
-    const int zero_point = spec.has_zero_points ? int(at[record.zero_points_at + lane]) : 8;
+    const int zero_point = spec.zero_points != ZeroPoints::none ? int(at[record.zero_points_at + lane]) : 8;
     const auto put = [&](int64_t k, int q) {
       if (k < a.columns) output[k] = float(q - zero_point) * scale;
     };

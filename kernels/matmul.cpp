@@ -17,7 +17,7 @@ constexpr double kTileNs = 40'000, kMaxTileNs = 100'000;
 
 const MatMulKernels& kernels_of(Isa isa) { return isa == Isa::avx2 ? kMatMulAvx2 : kMatMulScalar; }
 
-bool is_integer(const MatMulSpec& spec) { return spec.format == WeightFormat::nbits4 && spec.accuracy_level == 4; }
+bool is_integer(const MatMulSpec& spec) { return spec.format == WeightFormat::nbits && spec.accuracy_level == 4; }
 
 int64_t panel_columns(const MatMulSpec& spec) { return is_integer(spec) ? kGroupColumns : kPanelColumns; }
 
@@ -25,7 +25,7 @@ int64_t panel_columns(const MatMulSpec& spec) { return is_integer(spec) ? kGroup
 double panel_ns(const MatMulSpec& spec, int64_t rows) {
   const double elements = static_cast<double>(spec.k) * static_cast<double>(panel_columns(spec));
   const double ops = 2 * elements * static_cast<double>(rows);
-  if (spec.format != WeightFormat::nbits4) return std::max(ops / kFloatOpsPerNs, elements * 4 / kBytesPerNs);
+  if (spec.format != WeightFormat::nbits) return std::max(ops / kFloatOpsPerNs, elements * 4 / kBytesPerNs);
   if (spec.accuracy_level == 0) return ops / kFloatOpsPerNs + elements / kDequantisedPerNs;
   const double bytes = elements * static_cast<double>(group_record(spec).bytes) / (kGroupColumns * spec.block);
   return std::max(ops / kIntOpsPerNs, bytes / kBytesPerNs);
@@ -71,7 +71,7 @@ void run_tile(const void* arguments, int phase, int64_t tile, std::byte* tile_sc
       .panel_end = std::min((column_tile + 1) * tiling.panels, divide_up(spec.n, panel_columns(spec))),
   };
   if (is_integer(spec)) return kernels.nbits_int_tile(args, range, tile_scratch);
-  if (spec.format == WeightFormat::nbits4) return kernels.nbits_float_tile(args, range, tile_scratch);
+  if (spec.format == WeightFormat::nbits) return kernels.nbits_float_tile(args, range, tile_scratch);
   kernels.floats_tile(args, range, tile_scratch);
 }
 
@@ -85,7 +85,7 @@ void pack_range(const PackedLayout& layout, const PackSources& sources, int64_t 
                 std::byte* packed) {
   if (byte_begin == byte_end) return;
   const MatMulKernels& kernels = kernels_of(layout.isa);
-  if (layout.spec.format == WeightFormat::nbits4) {
+  if (layout.spec.format == WeightFormat::nbits) {
     kernels.pack_nbits(layout, sources, byte_begin, byte_end, packed);
   } else {
     kernels.pack_floats(layout, sources, byte_begin, byte_end, reinterpret_cast<float*>(packed));
@@ -104,7 +104,7 @@ TiledCall matmul_call(const MatMulArgs& args) {
                                       : std::array<int64_t, kMaxPhases>{tiles};
   call.tile_scratch_bytes =
       kMaxBlockRows * kPanelColumns * sizeof(float) +
-      (spec.format == WeightFormat::nbits4 && !is_integer(spec) ? 4 * kStripK * kPanelColumns * sizeof(float) : 0);
+      (spec.format == WeightFormat::nbits && !is_integer(spec) ? 4 * kStripK * kPanelColumns * sizeof(float) : 0);
   const double quantise_ns = is_integer(spec) ? static_cast<double>(args.m * spec.k) / kQuantisedPerNs : 0;
   call.predicted_ns =
       quantise_ns + panel_ns(spec, args.m) * static_cast<double>(divide_up(spec.n, panel_columns(spec)));

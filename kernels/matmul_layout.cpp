@@ -12,10 +12,10 @@ constexpr int64_t kMaxDim = int64_t{1} << 30, kMaxElements = int64_t{1} << 40;
 // Part of every layout key: a new packed form of the same description gets a new version.
 constexpr int kLayoutVersion = 1;
 
-const char* format_name(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::nbits4:
-      return "nbits4";
+std::string format_name(const MatMulSpec& spec) {
+  switch (spec.format) {
+    case WeightFormat::nbits:
+      return "nbits" + std::to_string(spec.bits);
     case WeightFormat::f32:
       return "f32";
     case WeightFormat::f16:
@@ -31,7 +31,12 @@ const char* format_name(WeightFormat format) {
 const char* unsupported_reason(const MatMulSpec& spec) {
   if (spec.k < 1 || spec.n < 1) return "K and N must be at least 1";
   if (spec.k > kMaxDim || spec.n > kMaxDim || spec.k * spec.n > kMaxElements) return "K x N is too large";
-  if (spec.format != WeightFormat::nbits4) return nullptr;
+  if (spec.format != WeightFormat::nbits) return nullptr;
+  if (spec.bits != 2 && spec.bits != 4 && spec.bits != 8) return "bits must be 2, 4 or 8";
+  if (spec.bits != 4) return "no kernel takes weights of 2 or 8 bits";
+  if (spec.zero_points == ZeroPoints::f32 || spec.zero_points == ZeroPoints::f16) {
+    return "no kernel takes zero points with fractions";
+  }
   if (spec.block != 16 && spec.block != 32 && spec.block != 64 && spec.block != 128 && spec.block != 256) {
     return "block_size must be 16, 32, 64, 128 or 256";
   }
@@ -42,7 +47,7 @@ const char* unsupported_reason(const MatMulSpec& spec) {
 GroupRecord group_record(const MatMulSpec& spec) {
   GroupRecord record;
   record.zero_points_at = kGroupColumns * (spec.scale_type == ScaleType::f16 ? 2 : 4);
-  record.nibbles_at = record.zero_points_at + (spec.has_zero_points ? kGroupColumns : 0);
+  record.nibbles_at = record.zero_points_at + (spec.zero_points != ZeroPoints::none ? kGroupColumns : 0);
   record.bytes = record.nibbles_at + kGroupColumns * spec.block / 2;
   return record;
 }
@@ -52,11 +57,11 @@ std::optional<PackedLayout> make_layout(const MatMulSpec& spec, Isa isa) {
   PackedLayout layout;
   layout.spec = spec;
   layout.isa = isa;
-  if (spec.format == WeightFormat::nbits4) {
+  if (spec.format == WeightFormat::nbits) {
     const int64_t blocks = blocks_of(spec);
     layout.source_bytes = spec.n * blocks * (spec.block / 2);
     layout.scales_bytes = spec.n * blocks * (spec.scale_type == ScaleType::f16 ? 2 : 4);
-    layout.zero_points_bytes = spec.has_zero_points ? spec.n * divide_up(blocks, 2) : 0;
+    layout.zero_points_bytes = spec.zero_points != ZeroPoints::none ? spec.n * divide_up(blocks, 2) : 0;
     layout.packed_bytes = divide_up(spec.n, kGroupColumns) * blocks * group_record(spec).bytes;
   } else {
     layout.source_bytes = spec.k * spec.n * (spec.format == WeightFormat::f32 ? 4 : 2);
@@ -67,11 +72,11 @@ std::optional<PackedLayout> make_layout(const MatMulSpec& spec, Isa isa) {
 
 std::string layout_key(const PackedLayout& layout) {
   const MatMulSpec& spec = layout.spec;
-  std::string key = format_name(spec.format);
+  std::string key = format_name(spec);
   const std::string shape = "/k" + std::to_string(spec.k) + "/n" + std::to_string(spec.n);
-  if (spec.format == WeightFormat::nbits4) {
+  if (spec.format == WeightFormat::nbits) {
     key += "/b" + std::to_string(spec.block) + (spec.scale_type == ScaleType::f16 ? "/s16" : "/s32");
-    key += spec.has_zero_points ? "/zp" : "/zp8";
+    key += spec.zero_points != ZeroPoints::none ? "/zp" : "/zp8";
     key += "/groups" + std::to_string(kGroupColumns);
   } else {
     key += spec.trans_b ? "/nk" : "/kn";

@@ -42,7 +42,7 @@ void quantise_row_tile(const MatMulSpec& spec, const float* a, int64_t lda, int 
         for (int64_t i = 0; i < left; ++i) padded[i] = source[i];
         source = padded;
       }
-      quantise_unit<V, unit>(source, spec.has_zero_points, reinterpret_cast<int8_t*>(out + r * unit),
+      quantise_unit<V, unit>(source, spec.zero_points != ZeroPoints::none, reinterpret_cast<int8_t*>(out + r * unit),
                              reinterpret_cast<float*>(out + rows * unit) + r,
                              reinterpret_cast<int32_t*>(out + rows * (unit + 4)) + r);
     }
@@ -104,7 +104,7 @@ void dot_rows(const MatMulSpec& spec, const GroupRecord& record, const std::byte
 #pragma GCC unroll 6
         for (int r = 0; r < rows; ++r) {
           auto offset = V::int_broadcast(offsets[r]);
-          if (spec.has_zero_points) {
+          if (spec.zero_points != ZeroPoints::none) {
             offset = V::int_mul_small(V::load_bytes_as_ints(b + g * group_stride + record.zero_points_at), offset);
           }
           const auto dot = V::to_floats(V::int_sub(V::sum_pairs(dots[g][r]), offset));
@@ -218,8 +218,9 @@ void dequantise_strip(const MatMulSpec& spec, const GroupRecord& record, const s
   for (int64_t k = 0; k < kStripK && k < k_left; k += unit) {
     const std::byte* at = group + (k_begin + k) / spec.block * record.bytes;
     const auto scales = load_scales<V>(at, spec);
-    const auto zero_points =
-        spec.has_zero_points ? V::to_floats(V::load_bytes_as_ints(at + record.zero_points_at)) : V::broadcast(8.0f);
+    const auto zero_points = spec.zero_points != ZeroPoints::none
+                                 ? V::to_floats(V::load_bytes_as_ints(at + record.zero_points_at))
+                                 : V::broadcast(8.0f);
     const std::byte* nibbles = at + record.nibbles_at + (k_begin + k) % spec.block * 4;
     if (unit == 16) {
       dequantise_unit<V, 16>(nibbles, scales, zero_points, strip + k * kPanelColumns);

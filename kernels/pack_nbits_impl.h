@@ -47,7 +47,7 @@ class NbitsPacker {
       for (int64_t block = 0; block < blocks_; ++block) {
         std::byte* to = record(n, block);
         __builtin_memset(to + j * scale_bytes_, 0, scale_bytes_);
-        if (spec_.has_zero_points) to[record_.zero_points_at + j] = {};
+        if (spec_.zero_points != ZeroPoints::none) to[record_.zero_points_at + j] = {};
         for (int64_t at = record_.nibbles_at; at < record_.bytes; at += 32) __builtin_memset(to + at + 4 * j, 0, 4);
       }
     }
@@ -87,7 +87,7 @@ class NbitsPacker {
       for (int64_t n = column; n < column_end; ++n) {
         std::byte* to = record(n, block);
         put_scale(n, block, to);
-        if (spec_.has_zero_points) put_zero_point(n, block, to);
+        if (spec_.zero_points != ZeroPoints::none) put_zero_point(n, block, to);
         put_nibbles(blob(n, block), n % kGroupColumns, to + record_.nibbles_at);
       }
     }
@@ -99,7 +99,8 @@ class NbitsPacker {
     put_group_scales(column);
     for (int64_t block = 0; block < blocks_; ++block) {
       std::byte* to = record(column, block);
-      for (int64_t j = 0; spec_.has_zero_points && j < kGroupColumns; ++j) put_zero_point(column + j, block, to);
+      for (int64_t j = 0; spec_.zero_points != ZeroPoints::none && j < kGroupColumns; ++j)
+        put_zero_point(column + j, block, to);
       const std::byte* from = blob(column, block);
       // Eight short strided streams defeat the hardware's prefetch; the next group as a whole is contiguous.
       const std::byte* next = from + block * 7 * blob_bytes_ + kGroupColumns * column_bytes;

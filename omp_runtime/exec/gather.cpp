@@ -60,7 +60,9 @@ Status run_packed_rows(NodeContext& node) {
     kernels::GatherNibbles4Arguments arguments;
     arguments.table.nibbles = reinterpret_cast<const uint8_t*>(nibbles);
     arguments.table.scales = reinterpret_cast<const float*>(node.rows(0, 1));
-    if (layout.spec.has_zero_points) arguments.table.zero_points = reinterpret_cast<const uint8_t*>(node.rows(0, 2));
+    if (layout.spec.zero_points == kernels::ZeroPoints::packed) {
+      arguments.table.zero_points = reinterpret_cast<const uint8_t*>(node.rows(0, 2));
+    }
     arguments.output = output;
     arguments.indices = *indices;
     arguments.rows = layout.spec.n;

@@ -2,10 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "objects.h"
 #include "ompipe/arenas/error.h"
 
 namespace ompipe::plan {
+
+namespace {
+
+std::optional<kernels::ZeroPoints> zero_points_of(model::DType type) {
+  switch (type) {
+    case model::DType::u8:
+      return kernels::ZeroPoints::packed;
+    case model::DType::f32:
+      return kernels::ZeroPoints::f32;
+    case model::DType::f16:
+      return kernels::ZeroPoints::f16;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
 
 Result<WeightSources> nbits_weight(const model::Node& node, std::span<const model::Value> values) {
   WeightSources weight;
@@ -14,15 +33,14 @@ Result<WeightSources> nbits_weight(const model::Node& node, std::span<const mode
   auto given = [&](size_t i) { return i < node.inputs.size() && node.inputs[i] != kNone; };
   if (given(4)) return refuse("MatMulNBits with g_idx is not supported: expected weights in the order of k");
   const int64_t bits = node.int_attribute("bits", 4);
-  if (bits != 4) return refuse(fmt::format("MatMulNBits has bits {}; expected 4", bits));
-  spec.format = kernels::WeightFormat::nbits4;
+  spec.format = kernels::WeightFormat::nbits;
   spec.k = node.int_attribute("K", 0);
   spec.n = node.int_attribute("N", 0);
+  spec.bits = int(bits);
   spec.block = int(node.int_attribute("block_size", 0));
   spec.accuracy_level = node.int_attribute("accuracy_level", 0) == 4 ? 4 : 0;
-  spec.has_zero_points = given(3);
   const auto operand = [&](size_t i) -> const model::Value& { return values[size_t(node.inputs[i])]; };
-  for (size_t i = 1; i <= (spec.has_zero_points ? 3u : 2u); ++i) {
+  for (size_t i = 1; i <= (given(3) ? 3u : 2u); ++i) {
     if (operand(i).source != model::ValueSource::initializer) {
       return refuse(fmt::format("{} is not a constant; MatMulNBits needs constant weights, scales and zero points",
                                 operand(i).name));
@@ -33,8 +51,13 @@ Result<WeightSources> nbits_weight(const model::Node& node, std::span<const mode
   if (scale_type != model::DType::f32 && scale_type != model::DType::f16) {
     return refuse(fmt::format("scales of type {}; expected float32 or float16", model::dtype_name(scale_type)));
   }
-  if (spec.has_zero_points && operand(3).dtype != model::DType::u8) {
-    return refuse(fmt::format("zero points of type {}; expected packed uint8", model::dtype_name(operand(3).dtype)));
+  if (given(3)) {
+    const std::optional<kernels::ZeroPoints> zero_points = zero_points_of(operand(3).dtype);
+    if (!zero_points) {
+      return refuse(fmt::format("zero points of type {}; expected packed uint8, float32 or float16",
+                                model::dtype_name(operand(3).dtype)));
+    }
+    spec.zero_points = *zero_points;
   }
   spec.scale_type = scale_type == model::DType::f16 ? kernels::ScaleType::f16 : kernels::ScaleType::f32;
   return weight;
@@ -97,7 +120,9 @@ const Weight* SharedWeights::of_table(const model::Node& node) const {
   const model::Shape dims = model_->value(node.inputs[0]).dims();
   const int64_t blocks = (spec.k + spec.block - 1) / spec.block;
   const bool same = dims == model::Shape{spec.n, blocks * spec.block / 2} &&
-                    spec.block == node.int_attribute("block_size", 128) && spec.scale_type == kernels::ScaleType::f32;
+                    spec.block == node.int_attribute("block_size", 128) && spec.scale_type == kernels::ScaleType::f32 &&
+                    spec.bits == 4 &&
+                    (spec.zero_points == kernels::ZeroPoints::none || spec.zero_points == kernels::ZeroPoints::packed);
   return same ? &found->second : nullptr;
 }
 

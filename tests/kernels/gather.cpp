@@ -98,25 +98,25 @@ TEST_CASE("rows of 4-bit tables, with and without zero points, odd blocks and ta
 TEST_CASE("rows out of a packed weight have the bits of rows out of the file") {
   std::mt19937 random(11);
   for (int i = 0; i < 200; ++i) {
-    MatMulSpec spec = {.format = WeightFormat::nbits4,
+    MatMulSpec spec = {.format = WeightFormat::nbits,
                        .k = 1 + int64_t(random() % 300),
                        .n = 1 + int64_t(random() % 40),
                        .block = 16 << random() % 4,
                        .accuracy_level = int(random() % 2) * 4,
-                       .has_zero_points = random() % 2 == 0};
+                       .zero_points = random() % 2 == 0 ? ZeroPoints::packed : ZeroPoints::none};
     CAPTURE(spec.k);
     CAPTURE(spec.n);
     CAPTURE(spec.block);
-    CAPTURE(spec.has_zero_points);
+    CAPTURE(static_cast<int>(spec.zero_points));
     const test::Weights weights = test::make_weights(spec, uint32_t(random()));
     const int64_t blocks = (spec.k + spec.block - 1) / spec.block, width = blocks * spec.block;
     std::vector<int64_t> indices(1 + random() % 20);
     for (int64_t& index : indices) index = int64_t(random() % uint64_t(2 * spec.n)) - spec.n;
     // Whole blocks, as the file holds them, whatever K is.
     GatherNibbles4Arguments file;
-    file.table = {reinterpret_cast<const uint8_t*>(weights.b.data()),
-                  reinterpret_cast<const float*>(weights.scales.data()),
-                  spec.has_zero_points ? reinterpret_cast<const uint8_t*>(weights.zero_points.data()) : nullptr};
+    file.table = {
+        reinterpret_cast<const uint8_t*>(weights.b.data()), reinterpret_cast<const float*>(weights.scales.data()),
+        spec.zero_points != ZeroPoints::none ? reinterpret_cast<const uint8_t*>(weights.zero_points.data()) : nullptr};
     file.indices = {ElementType::i64, indices.data(), int64_t(indices.size())};
     file.rows = spec.n;
     file.columns = width;

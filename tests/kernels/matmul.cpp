@@ -46,7 +46,7 @@ struct Product {
 
   void check_bits(const std::vector<float>& out) const {
     const MatMulSpec& spec = weights_.spec;
-    const bool integer = spec.format == WeightFormat::nbits4 && spec.accuracy_level == 4;
+    const bool integer = spec.format == WeightFormat::nbits && spec.accuracy_level == 4;
     int wrong = 0;
     for (int64_t m = 0; m < m_; ++m) {
       const float* got = out.data() + m * (spec.n + 2);
@@ -104,8 +104,8 @@ TEST_CASE("4-bit weights give the stated chain for every block, level, scale typ
   for (int block : {16, 32, 64, 128, 256}) {
     for (int level : {0, 4}) {
       for (int variant = 0; variant < 4; ++variant) {
-        MatMulSpec spec = {.format = WeightFormat::nbits4, .block = block, .accuracy_level = level};
-        spec.has_zero_points = variant % 2 == 1;
+        MatMulSpec spec = {.format = WeightFormat::nbits, .block = block, .accuracy_level = level};
+        spec.zero_points = variant % 2 == 1 ? ZeroPoints::packed : ZeroPoints::none;
         spec.scale_type = variant / 2 == 1 ? ScaleType::f16 : ScaleType::f32;
         for (int64_t k : {1, 17, 96, 270}) {
           for (int64_t n : {1, 8, 9, 35}) {
@@ -126,8 +126,8 @@ TEST_CASE("4-bit weights give the stated chain for every block, level, scale typ
 TEST_CASE("many rows and many tiles, in any order of tiles") {
   for (MatMulSpec spec :
        {MatMulSpec{.format = WeightFormat::f32, .k = 600, .n = 100},
-        MatMulSpec{.format = WeightFormat::nbits4, .k = 600, .n = 100, .block = 32, .accuracy_level = 4},
-        MatMulSpec{.format = WeightFormat::nbits4, .k = 600, .n = 100, .block = 64, .accuracy_level = 0}}) {
+        MatMulSpec{.format = WeightFormat::nbits, .k = 600, .n = 100, .block = 32, .accuracy_level = 4},
+        MatMulSpec{.format = WeightFormat::nbits, .k = 600, .n = 100, .block = 64, .accuracy_level = 0}}) {
     const Weights weights = make_weights(spec, 5);
     for (int64_t m : {97, 205}) {
       const Product product(weights, m, 6);
@@ -144,7 +144,7 @@ TEST_CASE("many rows and many tiles, in any order of tiles") {
 TEST_CASE("a product of one row over many column tiles") {
   for (MatMulSpec spec :
        {MatMulSpec{.format = WeightFormat::f32, .k = 512, .n = 2100, .trans_b = true},
-        MatMulSpec{.format = WeightFormat::nbits4, .k = 1024, .n = 4100, .block = 32, .accuracy_level = 4}}) {
+        MatMulSpec{.format = WeightFormat::nbits, .k = 1024, .n = 4100, .block = 32, .accuracy_level = 4}}) {
     const Weights weights = make_weights(spec, 7);
     const Product product(weights, 1, 8);
     for (Isa isa : isas()) product.check_bits(product.compute(isa, {}, Order::shuffled));
@@ -171,7 +171,7 @@ TEST_CASE("within the rounding bound of a double-precision product") {
 
 TEST_CASE("accuracy_level 4 stays within 1e-2 of the unquantised product's norm") {
   for (int block : {16, 32, 128}) {
-    const MatMulSpec spec = {.format = WeightFormat::nbits4, .k = 512, .n = 64, .block = block, .accuracy_level = 4};
+    const MatMulSpec spec = {.format = WeightFormat::nbits, .k = 512, .n = 64, .block = block, .accuracy_level = 4};
     const Weights weights = make_weights(spec, 11);
     const Product product(weights, 3, 12);
     const std::vector<float> out = product.compute(best_isa());
@@ -198,8 +198,8 @@ TEST_CASE("alpha, beta and C with each broadcast, and a bias") {
   };
   for (MatMulSpec spec :
        {MatMulSpec{.format = WeightFormat::f32, .k = 30, .n = n},
-        MatMulSpec{.format = WeightFormat::nbits4, .k = 30, .n = n, .block = 32, .accuracy_level = 0},
-        MatMulSpec{.format = WeightFormat::nbits4, .k = 30, .n = n, .block = 32, .accuracy_level = 4}}) {
+        MatMulSpec{.format = WeightFormat::nbits, .k = 30, .n = n, .block = 32, .accuracy_level = 0},
+        MatMulSpec{.format = WeightFormat::nbits, .k = 30, .n = n, .block = 32, .accuracy_level = 4}}) {
     const Weights weights = make_weights(spec, 14);
     const Product product(weights, m, 15);
     const std::vector<float> plain = product.compute(Isa::scalar);
@@ -228,8 +228,8 @@ TEST_CASE("alpha, beta and C with each broadcast, and a bias") {
 TEST_CASE("NaN and infinity in A reach the outputs of their row and no other; zero and tiny rows give finite results") {
   for (MatMulSpec spec :
        {MatMulSpec{.format = WeightFormat::f32, .k = 40, .n = 20},
-        MatMulSpec{.format = WeightFormat::nbits4, .k = 40, .n = 20, .block = 16, .accuracy_level = 4},
-        MatMulSpec{.format = WeightFormat::nbits4, .k = 40, .n = 20, .block = 32, .accuracy_level = 4}}) {
+        MatMulSpec{.format = WeightFormat::nbits, .k = 40, .n = 20, .block = 16, .accuracy_level = 4},
+        MatMulSpec{.format = WeightFormat::nbits, .k = 40, .n = 20, .block = 32, .accuracy_level = 4}}) {
     const Weights weights = make_weights(spec, 16);
     for (Isa isa : isas()) {
       const PackedLayout layout = make_layout(spec, isa).value();
@@ -254,7 +254,7 @@ TEST_CASE("NaN and infinity in A reach the outputs of their row and no other; ze
 
 TEST_CASE("no rows, no work; scratch never falls with the rows") {
   for (int level : {0, 4}) {
-    const MatMulSpec spec = {.format = WeightFormat::nbits4, .k = 100, .n = 20, .accuracy_level = level};
+    const MatMulSpec spec = {.format = WeightFormat::nbits, .k = 100, .n = 20, .accuracy_level = level};
     const PackedLayout layout = make_layout(spec, Isa::scalar).value();
     int64_t shared = 0;
     size_t scratch = 0;

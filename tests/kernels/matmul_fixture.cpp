@@ -57,7 +57,7 @@ void fill_nbits(Weights& weights, std::mt19937& random) {
   weights.block_scales.resize(blocks * spec.n);
   weights.b.resize(spec.n * blocks * spec.block / 2);
   for (auto& byte : weights.b) byte = static_cast<std::byte>(random());  // those past K too: they must not count
-  if (spec.has_zero_points) weights.zero_points.resize(spec.n * pairs);
+  if (spec.zero_points != ZeroPoints::none) weights.zero_points.resize(spec.n * pairs);
   for (auto& byte : weights.zero_points) byte = static_cast<std::byte>(random());
   for (int64_t n = 0; n < spec.n; ++n) {
     for (int64_t block = 0; block < blocks; ++block) {
@@ -72,7 +72,7 @@ void fill_nbits(Weights& weights, std::mt19937& random) {
       }
       weights.block_scales[block * spec.n + n] = scale;
       int zero_point = 8;
-      if (spec.has_zero_points) {
+      if (spec.zero_points != ZeroPoints::none) {
         zero_point = static_cast<int>(weights.zero_points[n * pairs + block / 2]) >> (block % 2 * 4) & 15;
       }
       for (int64_t k = block * spec.block; k < std::min(spec.k, (block + 1) * spec.block); ++k) {
@@ -104,7 +104,7 @@ Weights make_weights(const MatMulSpec& spec, uint32_t seed) {
   std::mt19937 random(seed);
   Weights weights;
   weights.spec = spec;
-  if (spec.format == WeightFormat::nbits4) {
+  if (spec.format == WeightFormat::nbits) {
     fill_nbits(weights, random);
   } else {
     fill_floats(weights, random);
@@ -113,7 +113,7 @@ Weights make_weights(const MatMulSpec& spec, uint32_t seed) {
 }
 
 int64_t cut_unit(const MatMulSpec& spec) {
-  if (spec.format == WeightFormat::nbits4) return spec.block / 2;
+  if (spec.format == WeightFormat::nbits) return spec.block / 2;
   return spec.format == WeightFormat::f32 ? 4 : 2;
 }
 

@@ -31,8 +31,8 @@ struct Weights {
   MatMulSpec spec;
   std::vector<std::byte> b, scales, zero_points;
   std::vector<float> values;        // [K, N]: what the float kernels multiply by
-  std::vector<int> quants;          // [K, N], q - zero point; nbits4 only
-  std::vector<float> block_scales;  // [blocks, N]; nbits4 only
+  std::vector<int> quants;          // [K, N], q - zero point; nbits only
+  std::vector<float> block_scales;  // [blocks, N]; nbits only
 };
 
 Weights make_weights(const MatMulSpec& spec, uint32_t seed);

@@ -22,11 +22,11 @@ std::vector<MatMulSpec> specs() {
       }
       for (int block : {16, 32, 64}) {
         for (bool zero_points : {false, true}) {
-          all.push_back({.format = WeightFormat::nbits4,
+          all.push_back({.format = WeightFormat::nbits,
                          .k = 3 * k,
                          .n = n,
                          .block = block,
-                         .has_zero_points = zero_points,
+                         .zero_points = zero_points ? ZeroPoints::packed : ZeroPoints::none,
                          .scale_type = zero_points ? ScaleType::f16 : ScaleType::f32});
         }
       }
@@ -101,7 +101,8 @@ TEST_CASE("float panels hold each element where the header says, padding columns
 }
 
 TEST_CASE("4-bit records hold scales, zero points and nibbles where the header says") {
-  const MatMulSpec spec = {.format = WeightFormat::nbits4, .k = 64, .n = 8, .block = 32, .has_zero_points = true};
+  const MatMulSpec spec = {
+      .format = WeightFormat::nbits, .k = 64, .n = 8, .block = 32, .zero_points = ZeroPoints::packed};
   const Weights weights = make_weights(spec, 4);
   Buffer packed = pack(make_layout(spec, best_isa()).value(), weights);
   for (int64_t block = 0; block < 2; ++block) {
@@ -119,10 +120,10 @@ TEST_CASE("4-bit records hold scales, zero points and nibbles where the header s
 }
 
 TEST_CASE("layout keys differ exactly where packed bytes do") {
-  const MatMulSpec nbits = {.format = WeightFormat::nbits4, .k = 64, .n = 16};
+  const MatMulSpec nbits = {.format = WeightFormat::nbits, .k = 64, .n = 16};
   std::vector<MatMulSpec> different(8, nbits);
   different[1].block = 64;
-  different[2].has_zero_points = true;
+  different[2].zero_points = ZeroPoints::packed;
   different[3].scale_type = ScaleType::f16;
   different[4].k = 128;
   different[5].n = 24;
@@ -138,13 +139,17 @@ TEST_CASE("layout keys differ exactly where packed bytes do") {
 }
 
 TEST_CASE("what can't be packed is refused with a reason") {
-  std::vector<MatMulSpec> bad(6, MatMulSpec{.format = WeightFormat::nbits4, .k = 64, .n = 16});
+  std::vector<MatMulSpec> bad(10, MatMulSpec{.format = WeightFormat::nbits, .k = 64, .n = 16});
   bad[0].block = 48;
   bad[1].block = 8;
   bad[2].accuracy_level = 2;
   bad[3].k = 0;
   bad[4].n = -1;
   bad[5].k = bad[5].n = int64_t{1} << 29;
+  bad[6].bits = 3;
+  bad[7].bits = 8;
+  bad[8].zero_points = ZeroPoints::f32;
+  bad[9].zero_points = ZeroPoints::f16;
   for (const MatMulSpec& spec : bad) {
     CHECK(unsupported_reason(spec) != nullptr);
     CHECK_FALSE(make_layout(spec, Isa::scalar).has_value());

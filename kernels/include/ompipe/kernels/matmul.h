@@ -1,4 +1,4 @@
-// Matrix products with constant, prepacked weights: MatMulNBits with 4 bits, and MatMul/Gemm with float weights.
+// Matrix products with constant, prepacked weights: MatMulNBits, and MatMul/Gemm with float weights.
 //
 // Life of a weight: describe it (MatMulSpec), learn its packed size (make_layout), pack it in ranges while it is read
 // (pack_range), multiply by it (matmul_call). Nothing here allocates, locks, starts threads or throws.
@@ -22,8 +22,8 @@ namespace ompipe::kernels {
 
 // How B lies in the model's file.
 enum class WeightFormat {
-  nbits4,  // uint8 [N, ceil(K / block), block / 2], low nibble first (com.microsoft::MatMulNBits)
-  f32,     // little-endian elements, [K, N], or [N, K] if trans_b
+  nbits,  // uint8 [N, ceil(K / block), block * bits / 8], low bits first (com.microsoft::MatMulNBits)
+  f32,    // little-endian elements, [K, N], or [N, K] if trans_b
   f16,
   bf16,
 };
@@ -31,14 +31,23 @@ enum class WeightFormat {
 // The type of MatMulNBits' scales in the file. They are kept as they are.
 enum class ScaleType { f32, f16 };
 
-// One constant operand B and how it will be used. The last five fields belong to nbits4, trans_b to the float formats.
+// MatMulNBits' zero points, one a column and block of k. none: 2^(bits - 1).
+enum class ZeroPoints {
+  none,
+  packed,  // uint8 [N, ceil(blocks * bits / 8)], low bits first
+  f32,     // [N, blocks], of the activations' type, with fractions
+  f16,
+};
+
+// One constant operand B and how it will be used. trans_b belongs to the float formats, what follows it to nbits.
 struct MatMulSpec {
   WeightFormat format = WeightFormat::f32;
   int64_t k = 0, n = 0;
   bool trans_b = false;
-  int block = 32;                // 16, 32, 64, 128 or 256 elements of k share a scale
-  int accuracy_level = 0;        // 0 or 4
-  bool has_zero_points = false;  // uint8 [N, ceil(ceil(K / block) / 2)], low nibble first; absent: 8
+  int bits = 4;            // of an element: 2, 4 or 8
+  int block = 32;          // 16, 32, 64, 128 or 256 elements of k share a scale
+  int accuracy_level = 0;  // 0 or 4
+  ZeroPoints zero_points = ZeroPoints::none;
   ScaleType scale_type = ScaleType::f32;
 };
 
@@ -76,8 +85,8 @@ struct PackSources {
 };
 
 // Packs bytes [byte_begin, byte_end) of B, with the scales and zero points of its blocks, into their final place in
-// `packed` (packed_bytes long, aligned). Ranges may be cut anywhere between whole elements (nbits4: blocks of block / 2
-// bytes); ranges that together hold each byte of B once give the same packed bytes however they are cut, in any order,
+// `packed` (packed_bytes long, aligned). Ranges may be cut anywhere between whole elements (nbits: a column's blocks
+// of k); ranges that together hold each byte of B once give the same packed bytes however they are cut, in any order,
 // at once on several threads: each writes its own bytes only. Columns that pad the last panel are zeroed by the range
 // that holds B's last byte.
 void pack_range(const PackedLayout& layout, const PackSources& sources, int64_t byte_begin, int64_t byte_end,
