@@ -3,7 +3,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "convert_tiles.h"
+#include "convert_simd.h"
 #include "half.h"
 #include "simd_kernels.h"
 
@@ -119,10 +119,10 @@ void convert_tile(const void* raw, int, int64_t tile, std::byte*) {
 TiledCall convert_call(const ConvertArguments& a, Isa isa) {
   constexpr double kNsPerElement = 0.5;
   TiledCall::RunTile run = convert_tile;
-  if (isa != Isa::scalar && a.from_type == ElementType::f16 && a.to_type == ElementType::f32) {
-    run = half_to_float_tile_avx2;
-  } else if (isa != Isa::scalar && a.from_type == ElementType::f32 && a.to_type == ElementType::f16) {
-    run = float_to_half_tile_avx2;
+  if (a.from_type == ElementType::f16 && a.to_type == ElementType::f32) {
+    run = simd_kernels(isa).half_to_float;
+  } else if (a.from_type == ElementType::f32 && a.to_type == ElementType::f16) {
+    run = simd_kernels(isa).float_to_half;
   }
   return one_phase(&a, run, element_tiles(a.count), kNsPerElement * double(a.count));
 }

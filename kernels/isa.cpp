@@ -2,18 +2,36 @@
 
 namespace ompipe::kernels {
 
-bool isa_available(Isa isa) {
-  static const bool avx2 =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-  return isa == Isa::scalar || avx2;
+Isa best_isa() {
+  Isa best = Isa::scalar;
+  for (Isa isa : kIsas) {
+    if (isa_available(isa)) best = isa;
+  }
+  return best;
 }
 
-Isa best_isa() { return isa_available(Isa::avx2) ? Isa::avx2 : Isa::scalar; }
-
-const char* isa_name(Isa isa) { return isa == Isa::scalar ? "scalar" : "avx2"; }
+const char* isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::scalar:
+      return "scalar";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx_vnni:
+      return "avx_vnni";
+    case Isa::avx512:
+      return "avx512";
+    case Isa::avx512_vnni:
+      return "avx512_vnni";
+    case Isa::neon:
+      return "neon";
+    case Isa::neon_dotprod:
+      return "neon_dotprod";
+  }
+  return "";
+}
 
 std::optional<Isa> parse_isa(std::string_view name) {
-  for (Isa isa : {Isa::scalar, Isa::avx2}) {
+  for (Isa isa : kIsas) {
     if (name == isa_name(isa)) return isa;
   }
   return std::nullopt;

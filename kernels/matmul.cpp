@@ -15,8 +15,6 @@ constexpr double kBytesPerNs = 12, kFloatOpsPerNs = 65, kIntOpsPerNs = 130, kDeq
 // A tile is long enough to hide its handing out and short enough that the last ones finish together.
 constexpr double kTileNs = 40'000, kMaxTileNs = 100'000;
 
-const MatMulKernels& kernels_of(Isa isa) { return isa == Isa::avx2 ? kMatMulAvx2 : kMatMulScalar; }
-
 bool is_integer(const MatMulSpec& spec) { return spec.format == WeightFormat::nbits && spec.accuracy_level == 4; }
 
 int64_t panel_columns(const MatMulSpec& spec) { return is_integer(spec) ? kGroupColumns : kPanelColumns; }
@@ -39,15 +37,17 @@ int64_t most_rows(const MatMulSpec& spec) {
   return rows / kRowsPerTile * kRowsPerTile;
 }
 
-Tiling tiling_of(const MatMulSpec& spec, int64_t m) {
+Tiling tiling_of(const PackedLayout& layout, int64_t m) {
+  const MatMulSpec& spec = layout.spec;
   Tiling tiling;
   if (m < 1) return tiling;
   const int64_t blocks = divide_up(m, most_rows(spec));
   tiling.rows = blocks == 1 ? m : divide_up(divide_up(m, blocks), kRowsPerTile) * kRowsPerTile;
   tiling.row_blocks = divide_up(m, tiling.rows);
   const int64_t panels = divide_up(spec.n, panel_columns(spec));
-  // The micro-kernels take 4 panels at once with one row, 2 with few.
-  const int64_t step = tiling.rows == 1 ? 4 : tiling.rows <= 3 ? 2 : 1;
+  // The micro-kernels take 4 panels at once with one row, 2 with few, or if registers hold 16 columns.
+  const bool wide = layout.isa == Isa::avx512 || layout.isa == Isa::avx512_vnni;
+  const int64_t step = tiling.rows == 1 ? 4 : tiling.rows <= 3 || wide ? 2 : 1;
   const double step_ns = panel_ns(spec, tiling.rows) * static_cast<double>(step);
   tiling.panels = std::clamp<int64_t>(static_cast<int64_t>(kTileNs / step_ns + 0.5), 1, divide_up(panels, step)) * step;
   tiling.column_tiles = divide_up(panels, tiling.panels);
@@ -57,10 +57,11 @@ Tiling tiling_of(const MatMulSpec& spec, int64_t m) {
 void run_tile(const void* arguments, int phase, int64_t tile, std::byte* tile_scratch) {
   const MatMulArgs& args = *static_cast<const MatMulArgs*>(arguments);
   const MatMulSpec& spec = args.layout->spec;
-  const MatMulKernels& kernels = kernels_of(args.layout->isa);
-  const Tiling tiling = tiling_of(spec, args.m);
+  const Isa isa = args.layout->isa;
+  const Tiling tiling = tiling_of(*args.layout, args.m);
   if (is_integer(spec) && phase == 0) {
-    return kernels.quantise_rows(args, tile * tiling.rows, std::min((tile + 1) * tiling.rows, args.m));
+    const auto quantise_rows = kernel_of(isa, &MatMulKernels::quantise_rows);
+    return quantise_rows(args, tile * tiling.rows, std::min((tile + 1) * tiling.rows, args.m));
   }
   // Row blocks are the fast index: tiles that follow each other share weights.
   const int64_t row_block = tile % tiling.row_blocks, column_tile = tile / tiling.row_blocks;
@@ -70,9 +71,10 @@ void run_tile(const void* arguments, int phase, int64_t tile, std::byte* tile_sc
       .panel_begin = column_tile * tiling.panels,
       .panel_end = std::min((column_tile + 1) * tiling.panels, divide_up(spec.n, panel_columns(spec))),
   };
-  if (is_integer(spec)) return kernels.nbits_int_tile(args, range, tile_scratch);
-  if (spec.format == WeightFormat::nbits) return kernels.nbits_float_tile(args, range, tile_scratch);
-  kernels.floats_tile(args, range, tile_scratch);
+  const auto run = kernel_of(isa, is_integer(spec)                       ? &MatMulKernels::nbits_int_tile
+                                  : spec.format == WeightFormat::nbits ? &MatMulKernels::nbits_float_tile
+                                                                        : &MatMulKernels::floats_tile);
+  run(args, range, tile_scratch);
 }
 
 }  // namespace
@@ -84,17 +86,17 @@ int64_t shared_scratch_bytes(const PackedLayout& layout, int64_t m) {
 void pack_range(const PackedLayout& layout, const PackSources& sources, int64_t byte_begin, int64_t byte_end,
                 std::byte* packed) {
   if (byte_begin == byte_end) return;
-  const MatMulKernels& kernels = kernels_of(layout.isa);
   if (layout.spec.format == WeightFormat::nbits) {
-    kernels.pack_nbits(layout, sources, byte_begin, byte_end, packed);
+    kernel_of(layout.isa, &MatMulKernels::pack_nbits)(layout, sources, byte_begin, byte_end, packed);
   } else {
-    kernels.pack_floats(layout, sources, byte_begin, byte_end, reinterpret_cast<float*>(packed));
+    kernel_of(layout.isa, &MatMulKernels::pack_floats)(layout, sources, byte_begin, byte_end,
+                                                       reinterpret_cast<float*>(packed));
   }
 }
 
 TiledCall matmul_call(const MatMulArgs& args) {
   const MatMulSpec& spec = args.layout->spec;
-  const Tiling tiling = tiling_of(spec, args.m);
+  const Tiling tiling = tiling_of(*args.layout, args.m);
   const int64_t tiles = tiling.row_blocks * tiling.column_tiles;
   TiledCall call;
   call.arguments = &args;
@@ -103,7 +105,7 @@ TiledCall matmul_call(const MatMulArgs& args) {
   call.tile_counts = is_integer(spec) ? std::array<int64_t, kMaxPhases>{tiling.row_blocks, tiles}
                                       : std::array<int64_t, kMaxPhases>{tiles};
   call.tile_scratch_bytes =
-      kMaxBlockRows * kPanelColumns * sizeof(float) +
+      2 * kMaxBlockRows * kPanelColumns * sizeof(float) +
       (spec.format == WeightFormat::nbits && !is_integer(spec) ? 4 * kStripK * kPanelColumns * sizeof(float) : 0);
   const double quantise_ns = is_integer(spec) ? static_cast<double>(args.m * spec.k) / kQuantisedPerNs : 0;
   call.predicted_ns =

@@ -10,23 +10,35 @@ namespace ompipe::kernels {
 // the accumulators of one panel `acc_stride` apart. Fetches `fetch_lines` cache lines at `fetch` for every 4 k on the
 // way.
 template <class V, int rows, int panels>
-void multiply_rows(const float* a, int64_t lda, const float* b, int64_t panel_stride, int64_t k, float* acc,
+[[gnu::noinline]] void multiply_rows(const float* a, int64_t lda, const float* b, int64_t panel_stride, int64_t k, float* acc,
                    int64_t acc_stride, const float* fetch, int fetch_lines) {
-  typename V::Floats sums[panels][rows][2];
+  constexpr int parts = kPanelColumns / V::kLanes;
+  typename V::Floats sums[panels][rows][parts];
   for (int p = 0; p < panels; ++p) {
     for (int r = 0; r < rows; ++r) {
-      sums[p][r][0] = V::load(acc + p * acc_stride + r * kPanelColumns);
-      sums[p][r][1] = V::load(acc + p * acc_stride + r * kPanelColumns + 8);
+      for (int i = 0; i < parts; ++i) {
+        sums[p][r][i] = V::load(acc + p * acc_stride + r * kPanelColumns + i * V::kLanes);
+      }
     }
   }
   const auto step = [&](int64_t at) __attribute__((always_inline)) {
-    for (int p = 0; p < panels; ++p) {
-      const float* line = b + p * panel_stride + at * kPanelColumns;
-      const auto b0 = V::load(line), b1 = V::load(line + 8);
+    const float* line = b + at * kPanelColumns;
+    if constexpr (parts == 1) {
+      // There is a register for every panel's line beside the accumulators, so each factor is broadcast once.
+      typename V::Floats lines[panels];
+      for (int p = 0; p < panels; ++p) lines[p] = V::load(line + p * panel_stride);
       for (int r = 0; r < rows; ++r) {
         const auto factor = V::broadcast(a[r * lda + at]);
-        sums[p][r][0] = V::fma(factor, b0, sums[p][r][0]);
-        sums[p][r][1] = V::fma(factor, b1, sums[p][r][1]);
+        for (int p = 0; p < panels; ++p) sums[p][r][0] = V::fma(factor, lines[p], sums[p][r][0]);
+      }
+    } else {
+      for (int p = 0; p < panels; ++p, line += panel_stride) {
+        const auto low = V::load(line), high = V::load(line + 8);
+        for (int r = 0; r < rows; ++r) {
+          const auto factor = V::broadcast(a[r * lda + at]);
+          sums[p][r][0] = V::fma(factor, low, sums[p][r][0]);
+          sums[p][r][1] = V::fma(factor, high, sums[p][r][1]);
+        }
       }
     }
   };
@@ -39,19 +51,23 @@ void multiply_rows(const float* a, int64_t lda, const float* b, int64_t panel_st
   for (; at < k; ++at) step(at);
   for (int p = 0; p < panels; ++p) {
     for (int r = 0; r < rows; ++r) {
-      V::store(acc + p * acc_stride + r * kPanelColumns, sums[p][r][0]);
-      V::store(acc + p * acc_stride + r * kPanelColumns + 8, sums[p][r][1]);
+      for (int i = 0; i < parts; ++i) {
+        V::store(acc + p * acc_stride + r * kPanelColumns + i * V::kLanes, sums[p][r][i]);
+      }
     }
   }
 }
 
 // How many panels the micro-kernel takes at once: with few rows, several, for enough accumulators and memory streams.
-inline int panels_at_once(int64_t rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
+template <class V>
+constexpr int panels_at_once(int64_t rows) {
+  return rows == 1 ? 4 : rows <= V::kRowsOfTwoPanels ? 2 : 1;
+}
 
 template <class V, int rows>
 void multiply_rows_any(int panels, const float* a, int64_t lda, const float* b, int64_t panel_stride, int64_t k,
                        float* acc, int64_t acc_stride, const float* fetch, int fetch_lines) {
-  constexpr int most = rows == 1 ? 4 : rows <= 3 ? 2 : 1;
+  constexpr int most = panels_at_once<V>(rows);
   if (panels == most) {
     return multiply_rows<V, rows, most>(a, lda, b, panel_stride, k, acc, acc_stride, fetch, fetch_lines);
   }
@@ -61,40 +77,20 @@ void multiply_rows_any(int panels, const float* a, int64_t lda, const float* b, 
 }
 
 // acc[p][r] += all `rows` rows of a * `panels` panels (at most panels_at_once(rows)). `fetch`: what will be read next,
-// `k` lines long, or null; its prefetch is spread evenly over the row tiles (M = 32 from 52 to 65 GFLOP/s on Zen 3).
+// `panels * k` lines long, or null; its prefetch is spread evenly over the row tiles (M = 32 from 52 to 65 GFLOP/s on Zen 3).
 template <class V>
 void multiply_panels(const float* a, int64_t lda, int64_t rows, int panels, const float* b, int64_t panel_stride,
                      int64_t k, float* acc, const float* fetch) {
-  const int64_t row_tiles = divide_up(rows, kRowsPerTile);
-  const int fetch_lines = fetch == nullptr ? 0 : row_tiles >= 3 ? 1 : row_tiles == 2 ? 2 : 4;
+  const int64_t row_tiles = divide_up(rows, V::kFloatRows);
+  const int fetch_lines = fetch == nullptr ? 0 : (row_tiles >= 3 ? 1 : row_tiles == 2 ? 2 : 4) * panels;
   int64_t fetched = 0;
   for (int64_t done = 0; done < rows;) {
-    const int count = next_rows(rows - done);
-    const int lines = fetched + fetch_lines * (k / 4) <= k ? fetch_lines : 0;
-    const auto run = [&]<int r>() {
+    const int count = next_rows(rows - done, V::kFloatRows);
+    const int lines = fetched + fetch_lines * (k / 4) <= panels * k ? fetch_lines : 0;
+    with_rows<V::kFloatRows>(count, [&]<int r>() {
       multiply_rows_any<V, r>(panels, a + done * lda, lda, b, panel_stride, k, acc + done * kPanelColumns,
                               rows * kPanelColumns, fetch + fetched * kPanelColumns, lines);
-    };
-    switch (count) {
-      case 1:
-        run.template operator()<1>();
-        break;
-      case 2:
-        run.template operator()<2>();
-        break;
-      case 3:
-        run.template operator()<3>();
-        break;
-      case 4:
-        run.template operator()<4>();
-        break;
-      case 5:
-        run.template operator()<5>();
-        break;
-      default:
-        run.template operator()<6>();
-        break;
-    }
+    });
     fetched += lines * (k / 4);
     done += count;
   }
@@ -107,7 +103,7 @@ void write_out(const MatMulArgs& args, const float* acc, int64_t acc_stride, int
                int64_t column, int64_t columns) {
   for (int64_t row = row_begin; row < row_end; ++row, acc += acc_stride) {
     float* out = args.out + row * args.ldc + column;
-    if (args.c == nullptr && args.alpha == 1 && columns == 8) {
+    if (args.c == nullptr && args.alpha == 1 && columns == V::kLanes) {
       V::store(out, V::load(acc));
       continue;
     }
@@ -128,11 +124,11 @@ void write_panels(const MatMulArgs& args, const float* acc, int64_t row_begin, i
                   int panels) {
   const int64_t n = args.layout->spec.n, rows = row_end - row_begin;
   for (int p = 0; p < panels; ++p) {
-    for (int half = 0; half < kPanelColumns; half += 8) {
-      const int64_t column = (panel + p) * kPanelColumns + half;
+    for (int part = 0; part < kPanelColumns; part += V::kLanes) {
+      const int64_t column = (panel + p) * kPanelColumns + part;
       if (column >= n) return;
-      write_out<V>(args, acc + p * rows * kPanelColumns + half, kPanelColumns, row_begin, row_end, column,
-                   n - column < 8 ? n - column : 8);
+      write_out<V>(args, acc + p * rows * kPanelColumns + part, kPanelColumns, row_begin, row_end, column,
+                   n - column < V::kLanes ? n - column : V::kLanes);
     }
   }
 }
@@ -145,11 +141,12 @@ void floats_tile(const MatMulArgs& args, const TileRange& tile, std::byte* scrat
   const int64_t panel_floats = k * kPanelColumns;
   for (int64_t panel = tile.panel_begin; panel < tile.panel_end;) {
     const int64_t left = tile.panel_end - panel;
-    const int panels = left < panels_at_once(rows) ? 1 : panels_at_once(rows);
+    const int panels = left < panels_at_once<V>(rows) ? 1 : panels_at_once<V>(rows);
     // The next panel is fetched past the end of the tile too, as long as the tile that follows is the next panel's:
     // with two panels a tile that took M = 8 from 69 to 94 GFLOP/s.
-    const bool has_next = (panel + 1) * kPanelColumns < args.layout->spec.n && (left > 1 || tile.row_end == args.m);
-    const float* next = rows > 3 && has_next ? packed + (panel + 1) * panel_floats : nullptr;
+    const bool has_next =
+        (panel + panels) * kPanelColumns < args.layout->spec.n && (left > panels || tile.row_end == args.m);
+    const float* next = rows > 3 && has_next ? packed + (panel + panels) * panel_floats : nullptr;
     __builtin_memset(acc, 0, panels * rows * kPanelColumns * sizeof(float));
     multiply_panels<V>(args.a + tile.row_begin * args.lda, args.lda, rows, panels, packed + panel * panel_floats,
                        panel_floats, k, acc, next);

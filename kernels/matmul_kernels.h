@@ -10,8 +10,7 @@ namespace ompipe::kernels {
 
 inline constexpr int kPanelColumns = 16;  // of float weights, and of a dequantised strip
 inline constexpr int kGroupColumns = 8;   // of 4-bit weights
-inline constexpr int kRowsPerTile =
-    6;                               // of the micro-kernels at most: 6 x 16 floats are 12 accumulators of 16 registers
+inline constexpr int kRowsPerTile = 6;    // of the integer micro-kernels at most, so of a tile of quantised rows
 inline constexpr int kStripK = 128;  // k at a time of dequantised strips: 8 KiB a panel, so that four fit in L1
 inline constexpr int kMaxBlockRows = 96;  // of A that one tile passes over
 
@@ -36,11 +35,20 @@ struct TileRange {
   int64_t row_begin, row_end, panel_begin, panel_end;
 };
 
-// Rows of the next micro-kernel call: `rows` cut into as few parts of at most 6 as can be, as even as can be (32 = 6 6
-// 5 5 5 5).
-inline int next_rows(int64_t rows) {
-  const int64_t parts = divide_up(rows, kRowsPerTile);
+// Rows of the next micro-kernel call: `rows` cut into as few parts of at most `most` as can be, as even as can be (32 =
+// 6 6 5 5 5 5).
+inline int next_rows(int64_t rows, int most = kRowsPerTile) {
+  const int64_t parts = divide_up(rows, most);
   return static_cast<int>(divide_up(rows, parts));
+}
+
+// Calls body.operator()<rows>(), 1 <= rows <= most.
+template <int most, class Body>
+void with_rows(int rows, const Body& body) {
+  if constexpr (most > 1) {
+    if (rows < most) return with_rows<most - 1>(rows, body);
+  }
+  body.template operator()<most>();
 }
 
 // Bytes of one row of A quantised for accuracy_level 4, in units of unit_of(spec): int8 each, one float scale, one
@@ -49,18 +57,37 @@ inline int64_t quantised_row_bytes(const MatMulSpec& spec) {
   return blocks_of(spec) * (spec.block / unit_of(spec)) * (unit_of(spec) + 8);
 }
 
+// A set may leave out what the one that it builds on does as well.
 struct MatMulKernels {
-  void (*pack_floats)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, float* packed);
-  void (*pack_nbits)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, std::byte* packed);
+  void (*pack_floats)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, float* packed) = nullptr;
+  void (*pack_nbits)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, std::byte* packed) = nullptr;
   // Quantises rows [begin, end) of A into shared scratch. Row tiles of the GEMM must not be cut: begin and end are
   // bounds of row blocks.
-  void (*quantise_rows)(const MatMulArgs&, int64_t begin, int64_t end);
-  void (*floats_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch);
-  void (*nbits_float_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch);
-  void (*nbits_int_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch);
+  void (*quantise_rows)(const MatMulArgs&, int64_t begin, int64_t end) = nullptr;
+  void (*floats_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;
+  void (*nbits_float_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;
+  void (*nbits_int_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;
 };
 
 extern const MatMulKernels kMatMulScalar;
 extern const MatMulKernels kMatMulAvx2;
+extern const MatMulKernels kMatMulAvxVnni;
+extern const MatMulKernels kMatMulAvx512;
+extern const MatMulKernels kMatMulAvx512Vnni;
+
+// The table of an available `isa`.
+const MatMulKernels& matmul_table(Isa isa);
+
+// The set that one beyond scalar, avx2 and neon builds on.
+inline Isa isa_below(Isa isa) {
+  return isa == Isa::avx512_vnni ? Isa::avx512 : isa == Isa::neon_dotprod ? Isa::neon : Isa::avx2;
+}
+
+// The kernel that `isa` runs: its own, or the one of the set that it builds on.
+template <class Kernel>
+Kernel kernel_of(Isa isa, Kernel MatMulKernels::* member) {
+  if (const Kernel own = matmul_table(isa).*member) return own;
+  return kernel_of(isa_below(isa), member);
+}
 
 }  // namespace ompipe::kernels

@@ -24,12 +24,16 @@ struct SimdKernels {
   TiledCall::RunTile rotary;
   TiledCall::RunTile attention;
   TiledCall::RunTile batched_matmul;
+  TiledCall::RunTile half_to_float;
+  TiledCall::RunTile float_to_half;
 };
 
 extern const SimdKernels kSimdKernelsScalar;
 extern const SimdKernels kSimdKernelsAvx2;
 
-inline const SimdKernels& simd_kernels(Isa isa) { return isa == Isa::scalar ? kSimdKernelsScalar : kSimdKernelsAvx2; }
+// The table that an available `isa` runs. Eight lanes are fixed by the orders of sums, so sets with wider registers run
+// those of avx2.
+const SimdKernels& simd_kernels(Isa isa);
 
 // The usual one-phase call.
 inline TiledCall one_phase(const void* arguments, TiledCall::RunTile run_tile, int64_t tiles, double predicted_ns) {

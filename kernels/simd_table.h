@@ -3,6 +3,7 @@
 
 #include "attention_simd.h"
 #include "batched_matmul_simd.h"
+#include "convert_simd.h"
 #include "elementwise_simd.h"
 #include "norm_simd.h"
 #include "reduce_simd.h"
@@ -35,6 +36,8 @@ constexpr SimdKernels make_simd_kernels() {
       .rotary = rotary_tile<V>,
       .attention = attention_tile<V>,
       .batched_matmul = batched_matmul_tile<V>,
+      .half_to_float = half_to_float_tile<V>,
+      .float_to_half = float_to_half_tile<V>,
   };
 }
 

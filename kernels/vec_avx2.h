@@ -14,6 +14,8 @@ namespace ompipe::kernels {
 namespace {
 
 struct VecAvx2 {
+  static constexpr int kLanes = 8;
+  static constexpr int kFloatRows = 6, kRowsOfTwoPanels = 3;  // 6 x 16 floats are 12 accumulators of 16 registers
   using Floats = __m256;
   using Ints = __m256i;
   using Shorts = __m256i;
@@ -62,6 +64,10 @@ struct VecAvx2 {
   }
   static Shorts short_add(Shorts a, Shorts b) { return _mm256_add_epi16(a, b); }
   static Ints sum_pairs(Shorts x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
+  using Dots = Shorts;
+  static Dots first_dot(Bytes x, const int8_t* p) { return dot_pairs(x, p); }
+  static Dots add_dot(Dots sum, Bytes x, const int8_t* p) { return short_add(sum, dot_pairs(x, p)); }
+  static Ints sum_dots(Dots sum) { return sum_pairs(sum); }
 
   static float max_magnitude(const float* p, int count) {
     __m256i largest = _mm256_setzero_si256();

@@ -18,6 +18,10 @@ namespace ompipe::kernels {
 namespace {
 
 struct VecScalar {
+  static constexpr int kLanes = 8;
+  // Rows of the float micro-kernel at most, and those up to which it takes two panels at once: as the registers allow.
+  static constexpr int kFloatRows = 6, kRowsOfTwoPanels = 3;
+
   struct Floats {
     float lane[8];
   };
@@ -138,6 +142,12 @@ struct VecScalar {
   static Ints sum_pairs(Shorts x) {
     return each<Ints>([&](size_t i) { return x.lane[2 * i] + x.lane[2 * i + 1]; });
   }
+  // A dot of up to 32 nibbles with as many int8 of at most 127, in the making: four a lane at once. The 16 products of
+  // a 16-bit lane stay within 15 * 127 * 16 = 30480, so it is widened at its end only.
+  using Dots = Shorts;
+  static Dots first_dot(Bytes x, const int8_t* p) { return dot_pairs(x, p); }
+  static Dots add_dot(Dots sum, Bytes x, const int8_t* p) { return short_add(sum, dot_pairs(x, p)); }
+  static Ints sum_dots(Dots sum) { return sum_pairs(sum); }
 
   // The largest |x| of 8 * count floats as the bits of a float; a NaN is larger than all else.
   static float max_magnitude(const float* p, int count) {

@@ -1,4 +1,4 @@
-// Eight floats in one AVX2 register, for files compiled with -mavx2 -mfma. The contract stands in vector8_scalar.h.
+// Eight floats in one AVX2 register, for files compiled with -mavx2 -mfma -mf16c. The contract stands in vector8_scalar.h.
 #pragma once
 
 #include <immintrin.h>
@@ -14,6 +14,12 @@ struct Vector8Avx2 {
   static Vector8Avx2 broadcast(float value) { return {_mm256_set1_ps(value)}; }
   static Vector8Avx2 load(const float* from) { return {_mm256_loadu_ps(from)}; }
   static Vector8Avx2 load_partial(const float* from, int count) { return {_mm256_maskload_ps(from, mask(count))}; }
+  static Vector8Avx2 load_half(const uint16_t* from) {
+    return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
+  }
+  void store_half(uint16_t* to) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
+  }
   void store(float* to) const { _mm256_storeu_ps(to, value); }
   void store_partial(float* to, int count) const { _mm256_maskstore_ps(to, mask(count), value); }
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "half.h"
+
 namespace ompipe::kernels {
 namespace {
 
@@ -20,6 +22,15 @@ struct Vector8Scalar {
     Vector8Scalar result = {};
     for (int i = 0; i < count; ++i) result.lane[i] = from[i];
     return result;
+  }
+  // float16, with the rounding and the NaNs of half.h.
+  static Vector8Scalar load_half(const uint16_t* from) {
+    Vector8Scalar result;
+    for (int i = 0; i < 8; ++i) result.lane[i] = half_to_float(from[i]);
+    return result;
+  }
+  void store_half(uint16_t* to) const {
+    for (int i = 0; i < 8; ++i) to[i] = float_to_half(lane[i]);
   }
   void store(float* to) const { store_partial(to, 8); }
   void store_partial(float* to, int count) const {

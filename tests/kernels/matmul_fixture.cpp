@@ -186,7 +186,7 @@ float integer_chain(const Weights& weights, const float* a, int64_t n) {
 
 std::vector<Isa> isas() {
   std::vector<Isa> available;
-  for (Isa isa : {Isa::scalar, Isa::avx2}) {
+  for (Isa isa : kIsas) {
     if (isa_available(isa)) available.push_back(isa);
   }
   return available;

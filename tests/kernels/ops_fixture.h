@@ -67,7 +67,7 @@ std::vector<float> run_everywhere(std::vector<float> initial, MakeCall make_call
   std::vector<float> reference = initial;
   run_tiles(make_call(Isa::scalar, reference.data()));
   CHECK(reference.back() == guard);
-  for (const Isa isa : {Isa::scalar, Isa::avx2}) {
+  for (const Isa isa : kIsas) {
     if (!isa_available(isa)) continue;
     std::vector<float> output = initial;
     run_tiles(make_call(isa, output.data()), Order::backward);

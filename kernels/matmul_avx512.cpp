@@ -1,0 +1,15 @@
+// The products with packed weights for AVX-512; packing and quantising are left to avx2.
+#include "matmul_floats_impl.h"
+#include "matmul_kernels.h"
+#include "matmul_nbits_impl.h"
+#include "vec_avx512.h"
+
+namespace ompipe::kernels {
+
+const MatMulKernels kMatMulAvx512 = {
+    .floats_tile = floats_tile<VecAvx512>,
+    .nbits_float_tile = nbits_float_tile<VecAvx512>,
+    .nbits_int_tile = nbits_int_tile<VecAvx512>,
+};
+
+}  // namespace ompipe::kernels
