@@ -13,8 +13,9 @@
 namespace ompipe::bench {
 namespace {
 
-// Different accumulation orders, and for 4-bit weights different roundings of the activations.
-constexpr double kFloatTolerance = 1e-5, kInt8Tolerance = 3e-2;
+// Different accumulation orders; for 4-bit weights also other roundings of the activations, and of the weights where a
+// library has another format (ggml's Q4_0 scales to -8).
+constexpr double kFloatTolerance = 1e-5, kInt8Tolerance = 6e-2;
 
 // The operands of the case that was asked for last, and the kernels' product of them.
 struct Shared {
