@@ -1,6 +1,8 @@
 // Other libraries' matrix products behind one interface, so that one program measures them beside the kernels.
 #pragma once
 
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,6 +10,12 @@
 #include "matmul_case.h"
 
 namespace ompipe::bench {
+
+// A measurement without one of its variants is of no use: says why on stderr and ends the program.
+[[noreturn]] inline void give_up(const std::string& reason) {
+  std::fprintf(stderr, "bench_peers: %s\n", reason.c_str());
+  std::exit(1);
+}
 
 // One product of a library, its weights packed or converted once if the library can do that.
 class Peer {
@@ -17,7 +25,7 @@ class Peer {
   virtual const float* run() = 0;
 };
 
-// A library. `make` throws std::runtime_error with a reason where it fails.
+// A library. Where it fails, the program gives up.
 struct PeerLibrary {
   const char* name;
   bool level4, level0;  // computes MatMulNBits at that accuracy_level; each computes float32

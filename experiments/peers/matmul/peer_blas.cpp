@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <cstring>
-#include <stdexcept>
 
 #include "peer.h"
 
@@ -27,11 +26,10 @@ class Blas : public Peer {
         a_(operands.a.floats()),
         out_(measured.m * n_ * 4) {
     void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
-    if (handle == nullptr) throw std::runtime_error(dlerror());
+    if (handle == nullptr) give_up(dlerror());
     sgemm_ = reinterpret_cast<Sgemm>(dlsym(handle, "cblas_sgemm"));
     const auto threads = reinterpret_cast<void (*)(long)>(dlsym(handle, set_threads));
-    if (sgemm_ == nullptr || threads == nullptr)
-      throw std::runtime_error(std::string(library) + " lacks " + set_threads);
+    if (sgemm_ == nullptr || threads == nullptr) give_up(std::string(library) + " lacks " + set_threads);
     threads(measured.threads);
     for (int64_t i = 0; i < copies_; ++i) std::memcpy(b_.data() + i * bytes_, operands.b.data(), bytes_);
   }

@@ -5,8 +5,6 @@
 #include <ggml-cpu.h>
 #include <ggml.h>
 
-#include <stdexcept>
-
 #include "peer.h"
 
 namespace ompipe::bench {
@@ -46,7 +44,7 @@ ggml_backend_buffer_type_t weight_buffer_type(bool repacked) {
   const auto extra = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
       ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts"));
   const ggml_backend_buffer_type_t* types = extra == nullptr ? nullptr : extra(device);
-  if (types == nullptr || *types == nullptr) throw std::runtime_error("this ggml has no buffer type that repacks");
+  if (types == nullptr || *types == nullptr) give_up("this ggml has no buffer type that repacks");
   return *types;
 }
 
@@ -85,7 +83,7 @@ class Ggml : public Peer {
       ggml_build_forward_expand(graphs_.back(), out);
       allocators_.emplace_back(ggml_gallocr_new(ggml_backend_cpu_buffer_type()));
       if (!ggml_gallocr_alloc_graph(allocators_.back().get(), graphs_.back())) {
-        throw std::runtime_error("ggml can't allocate the graph");
+        give_up("ggml can't allocate the graph");
       }
       outs_.push_back(out);
     }
@@ -93,7 +91,7 @@ class Ggml : public Peer {
   const float* run() override {
     const size_t copy = next_++ % graphs_.size();
     if (ggml_backend_graph_compute(backend_.get(), graphs_[copy]) != GGML_STATUS_SUCCESS) {
-      throw std::runtime_error("ggml can't compute the graph");
+      give_up("ggml can't compute the graph");
     }
     return static_cast<const float*>(outs_[copy]->data);
   }

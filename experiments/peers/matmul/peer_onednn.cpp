@@ -2,7 +2,6 @@
 #include <dlfcn.h>
 
 #include <dnnl.hpp>
-#include <stdexcept>
 
 #include "peer.h"
 
@@ -12,7 +11,7 @@ namespace {
 void set_threads(int threads) {
   void* handle = dlopen("libgomp.so.1", RTLD_NOW);  // what Debian's oneDNN runs on
   const auto set = handle ? reinterpret_cast<void (*)(int)>(dlsym(handle, "omp_set_num_threads")) : nullptr;
-  if (set == nullptr) throw std::runtime_error("libgomp.so.1 lacks omp_set_num_threads");
+  if (set == nullptr) give_up("libgomp.so.1 lacks omp_set_num_threads");
   set(threads);
 }
 

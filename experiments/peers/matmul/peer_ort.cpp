@@ -2,7 +2,6 @@
 #include <onnxruntime_c_api.h>
 
 #include <protozero/pbf_writer.hpp>
-#include <stdexcept>
 
 #include "peer.h"
 
@@ -90,7 +89,7 @@ std::string model_of(const MatMulCase& measured, const MatMulOperands& operands)
 
 const OrtApi& api() {
   static const OrtApi* const found = OrtGetApiBase()->GetApi(ORT_API_VERSION);
-  if (found == nullptr) throw std::runtime_error("the library is older than the header of ONNX Runtime");
+  if (found == nullptr) give_up("the library is older than the header of ONNX Runtime");
   return *found;
 }
 
@@ -98,7 +97,7 @@ void check(OrtStatus* status) {
   if (status == nullptr) return;
   const std::string message = api().GetErrorMessage(status);
   api().ReleaseStatus(status);
-  throw std::runtime_error(message);
+  give_up(message);
 }
 
 struct Release {

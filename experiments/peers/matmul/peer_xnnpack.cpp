@@ -2,7 +2,6 @@
 #include <xnnpack.h>
 
 #include <limits>
-#include <stdexcept>
 
 #include "peer.h"
 
@@ -11,7 +10,7 @@ namespace {
 
 void check(xnn_status status, const char* what) {
   if (status != xnn_status_success) {
-    throw std::runtime_error(std::string(what) + " gives status " + std::to_string(status));
+    give_up(std::string(what) + " gives status " + std::to_string(status));
   }
 }
 

@@ -53,7 +53,8 @@ def summary_of(samples):
     rows = []
     for case in dict.fromkeys(s["case"] for s in samples):
         chosen = [s for s in samples if s["case"] == case and "ops" in s]
-        medians = {impl: median([s["ops"] for s in chosen if s["impl"] == impl]) / 1e9 for impl in dict.fromkeys(s["impl"] for s in chosen)}
+        impls = dict.fromkeys(s["impl"] for s in chosen)
+        medians = {impl: median([s["ops"] for s in chosen if s["impl"] == impl]) / 1e9 for impl in impls}
         peers = {impl: value for impl, value in medians.items() if impl not in (*BOUNDS, "ompipe")}
         few_rows = int(re.search(r"M:(\d+)", case).group(1)) <= ROWS_BOUND_BY_READING
         bound = "l1" if "l1" in medians and not few_rows else "limit"
@@ -76,7 +77,8 @@ def verdict_of(samples):
 def print_row(row):
     best = f"{row['of_best_peer']:6.2f} x {row['best_peer']:9}" if "best_peer" in row else " " * 18
     rates = "  ".join(f"{impl} {value:.1f}" for impl, value in row["gops"].items())
-    print(f"{row['case'].replace('impl:IMPL/', '').replace('/real_time', ''):62} {row['of_bound']:6.2f} of {row['bound']:5} {best}  {rates}")
+    case = row["case"].replace("impl:IMPL/", "").replace("/real_time", "")
+    print(f"{case:62} {row['of_bound']:6.2f} of {row['bound']:5} {best}  {rates}")
 
 
 def main():
