@@ -41,6 +41,7 @@ SCENES = {
         Scene("kernel", ("KERNEL",), ("NO_PASS_ON",)),
         Scene("places", ("HOT", "HOT_AND_COLD", "TEAM=1", "WAITING=1", "RUNNING=1"), ("PLACE_FREED_SILENTLY",)),
         Scene("team's limit", ("HOT", "WAITING=2", "RUNNING=0"), ("LIMIT_RAISED_SILENTLY",)),
+        Scene("hot run beside a task", ("HOT", "HOT_AND_COLD", "HOT_WAITS_FOR_COLD", "WAITING=1", "RUNNING=0"), ("NO_PASS_ON",)),
         Scene("kernel and promotion", ("KERNEL", "KERNEL_AND_PROMOTION"), long=True),
     ],
     "readiness": [
