@@ -32,6 +32,9 @@ SCENES = {
         Scene("global limit", ("ALL=6",), ("START_WITHOUT_ROOM_FOR_A_GANG",), "eldest_gets_on"),
         Scene("preparation", ("ONCE", "PREPARES", "STAGING=2", "ALL=5"), ("PREPARATION_KEEPS",), "all_end"),
         Scene("preparation, residency limit", ("ONCE", "PREPARES", "PREPARED=3"), eventually="all_end"),
+        Scene("speculative reads that starve", ("OTHER_WAY_ROUND", "PREPARES", "STARVED", "INVOCATIONS=2", "PREPARED=3"),
+              ("SPECULATION_STAYS",), "eldest_gets_on"),
+        Scene("lowered limit", ("ONCE", "PREPARED=4", "LOWERED=2"), ("LIMIT_NOT_KEPT_TO",), "all_end"),
         Scene("preparation, global limit", ("PREPARES", "ALL=6"), eventually="eldest_gets_on", long=True),
     ],
     "parking": [
