@@ -6,7 +6,9 @@
    The scene: session 0 has objects 0 to 2 and segments {0}, {0}, {1, 2}; session 1 has objects 3, 4 and one segment {3, 4}.
    Every object takes one unit of prepared bytes, and one of staging while it loads; an invocation takes one of execution
    bytes (with its outputs). Invocation 0, of session 0, comes at any time; 1 and 2, of session 1, come again and again, or
-   (ONCE) each once. With PREPARES session 0 is prepared, too, at any time. */
+   (ONCE) each once; OTHER_WAY_ROUND: 0 is of session 1, the others of session 0. With PREPARES session 0 is prepared, too,
+   at any time. With STARVED what nobody is pinned to never arrives: its reads are queued behind critical ones for ever.
+   With LOWERED the limit of prepared bytes is lowered to that, at any time. */
 
 #ifndef PREPARED
 #define PREPARED 99 /* limits */
@@ -25,11 +27,18 @@
 #define LEAVING 3
 byte state[OBJECTS], pins[OBJECTS];
 
+#ifndef INVOCATIONS
 #define INVOCATIONS 3
+#endif
 #define SLOTS 3
-#define SEGMENTS(i) (i > 0 -> 1 : 3)
-#define FIRST(i, s) (i > 0 -> 3 : s / 2) /* a segment's two objects */
-#define SECOND(i, s) (i > 0 -> 4 : s / 2 * 2)
+#ifdef OTHER_WAY_ROUND
+#define OF_SESSION_0(i) (i > 0)
+#else
+#define OF_SESSION_0(i) (i == 0)
+#endif
+#define SEGMENTS(i) (OF_SESSION_0(i) -> 3 : 1)
+#define FIRST(i, s) (OF_SESSION_0(i) -> s / 2 : 3) /* a segment's two objects */
+#define SECOND(i, s) (OF_SESSION_0(i) -> s / 2 * 2 : 4)
 #ifdef ONCE
 #define AGAIN false
 #else
@@ -59,7 +68,21 @@ bool dirty;
 #define prepares false
 #endif
 
+#ifdef STARVED
+#define ARRIVES(o) (pins[o] > 0)
+#else
+#define ARRIVES(o) true
+#endif
+
 /* The budget */
+#ifdef LOWERED
+byte limit = PREPARED;
+#define lowers true
+#else
+#define limit PREPARED
+#define lowers false
+#endif
+bool lowering, kept_to; /* a lowered limit is waited for; what is live is within it */
 byte p, s;
 inline count_bytes() {
   p = reserved;
@@ -70,7 +93,7 @@ inline count_bytes() {
   }
 }
 #define FITS(prepared, staging, execution)                                                                             \
-  (p + prepared <= PREPARED && s + staging <= STAGING && p + s + live + prepared + staging + execution <= ALL)
+  (p + prepared <= limit && s + staging <= STAGING && p + s + live + prepared + staging + execution <= ALL)
 
 inline count_leaving() {
   leaving = 0;
@@ -117,7 +140,7 @@ inline reserve_with_eviction(prepared, staging, execution) {
       :: else
       fi;
       if
-      :: leaving > 0 && p + prepared - leaving <= PREPARED &&
+      :: leaving > 0 && p + prepared - leaving <= limit &&
         p + s + live + prepared + staging + execution - leaving <= ALL -> break
       :: else
       fi;
@@ -187,11 +210,12 @@ inline admit(o) {
 
 #define HELD(o) (o < 3 -> reserved_for[o % 3] : 0)
 
-/* create_segment into `granted` */
+/* create_segment into `granted`; `refused` is the invocation whose gang was refused last, one more than that */
 inline create_segment(i) {
   x = FIRST(i, created[i]);
   y = SECOND(i, created[i]);
   granted = state[x] != LEAVING && state[y] != LEAVING;
+  refused = 0;
   if
   :: granted ->
 #ifdef MUTANT_ONE_BY_ONE
@@ -244,7 +268,7 @@ inline create_segment(i) {
       :: else
       fi;
       created[i]++
-    :: else -> pins[x]--; pins[y]--
+    :: else -> pins[x]--; pins[y]--; refused = i + 1
     fi
 #endif
   :: else
@@ -289,6 +313,65 @@ inline look_ahead() {
   a = 0
 }
 
+/* ---- Speculative loads make way ---- */
+#define IN_THE_WAY(o) (state[o] == LOADING && pins[o] == 0 && o != x && o != y)
+
+/* Whether the refused gang would have its bytes if so many loads were given up and all went that may, into `granted` */
+inline suffices(loads) {
+  granted = p + missing - held - victim - loads <= limit && s + missing - loads <= STAGING &&
+            p + s + live + missing + missing - held - victim - loads - loads <= ALL
+}
+
+/* As many as it takes, any first; none if all would not be enough. Each ends once its no-ops have run. */
+inline make_way() {
+#ifndef MUTANT_SPECULATION_STAYS
+  if
+  :: refused > 0 ->
+    x = FIRST((refused - 1), created[refused - 1]);
+    y = SECOND((refused - 1), created[refused - 1]);
+    missing = (state[x] == ABSENT) + (x != y && state[y] == ABSENT);
+    held = (state[x] == ABSENT && HELD(x)) + (x != y && state[y] == ABSENT && HELD(y));
+    count_bytes();
+    victim = 0; /* evictable_bytes */
+    leaving = 0; /* what is in the way, then what of it goes */
+    for (k : 0 .. OBJECTS - 1) {
+      victim = victim + (state[k] == LEAVING || MAY_GO(k));
+      leaving = leaving + IN_THE_WAY(k)
+    }
+    suffices(leaving);
+    leaving = 0;
+    do
+    :: granted ->
+      suffices(leaving);
+      if
+      :: granted -> break
+      :: else
+      fi;
+      if
+      :: IN_THE_WAY(0) -> k = 0
+      :: IN_THE_WAY(1) -> k = 1
+      :: IN_THE_WAY(2) -> k = 2
+      :: IN_THE_WAY(3) -> k = 3
+      :: IN_THE_WAY(4) -> k = 4
+      fi;
+      state[k] = LEAVING;
+      leaving++;
+      if
+      :: k < 3 && wanted[k % 3] && preparation == LIVE -> restart()
+      :: else
+      fi;
+      granted = true
+    :: else -> break
+    od;
+    x = 0; y = 0; missing = 0; held = 0; victim = 0; leaving = 0; p = 0; s = 0; refused = 0
+  :: else
+  fi;
+  granted = false
+#else
+  refused = 0
+#endif
+}
+
 /* ---- The preparation ---- */
 /* into `granted`: nothing of the policy's own may still give bytes back */
 inline nothing_under_way() {
@@ -306,7 +389,7 @@ inline start_preparation() {
     count_bytes();
     victim = 0;
     for (k : 0 .. OBJECTS - 1) { victim = victim + (state[k] == LEAVING || MAY_GO(k)) }
-    granted = p + missing - victim <= PREPARED && p + s + live + missing - victim <= ALL;
+    granted = p + missing - victim <= limit && p + s + live + missing - victim <= ALL;
     victim = 0;
     p = 0;
     s = 0;
@@ -365,23 +448,70 @@ inline advance() {
   a = 0
 }
 
+inline restart() {
+  reserved = 0;
+  reserved_for[0] = false;
+  reserved_for[1] = false;
+  reserved_for[2] = false;
+  preparation = PENDING
+}
+
 inline withdraw_preparation() {
   granted = false;
 #ifndef MUTANT_PREPARATION_KEEPS
   if
-  :: reserved > 0 ->
-    reserved = 0;
-    for (k : 0 .. 2) { reserved_for[k] = false }
-    preparation = PENDING;
-    granted = true
+  :: reserved > 0 -> restart(); granted = true
   :: else
   fi
 #endif
 }
 
+/* ---- A lowered limit ---- */
+inline keep_to_limits() {
+#ifndef MUTANT_LIMIT_NOT_KEPT_TO
+  do
+  :: lowering ->
+    count_bytes();
+    count_leaving();
+    granted = p - leaving > limit;
+    if
+    :: granted && reserved > 0 -> withdraw_preparation()
+    :: granted && reserved == 0 -> evict_one()
+    :: else
+    fi;
+    if
+    :: !granted -> break
+    :: else
+    fi
+  :: else -> break
+  od;
+  p = 0;
+  s = 0;
+  leaving = 0
+#else
+  skip
+#endif
+}
+
+/* finish_releases */
+inline finish_lowering() {
+  if
+  :: lowering ->
+    count_bytes();
+    if
+    :: p <= limit -> lowering = false; kept_to = true
+    :: else
+    fi;
+    p = 0;
+    s = 0
+  :: else
+  fi
+}
+
 inline pump() {
   do
   :: true ->
+    keep_to_limits();
     start_invocations();
     create_segments();
     if
@@ -404,7 +534,7 @@ inline pump() {
       :: else
       fi;
       look_ahead()
-    :: else
+    :: else -> make_way()
     fi;
     if
     :: preparation == LIVE && !wanted[0] && !wanted[1] && !wanted[2] ->
@@ -415,12 +545,14 @@ inline pump() {
     :: else -> break
     fi
   od;
+  finish_lowering();
   granted = false;
+  refused = 0;
   k = 0
 }
 
 active proctype Policy() {
-  byte a, k, x, y, missing, held, victim, leaving;
+  byte a, k, x, y, missing, held, victim, leaving, refused;
   bool granted;
 #ifdef MUTANT_ONE_BY_ONE
   bool first[INVOCATIONS]; /* the first object of its next segment is pinned */
@@ -436,7 +568,7 @@ proctype Load(byte o) {
 end:
   do
   :: atomic {
-      state[o] == LOADING ->
+      state[o] == LOADING && ARRIVES(o) ->
       state[o] = RESIDENT;
       if
       :: o < 3 ->
@@ -496,6 +628,16 @@ end:
 }
 #endif
 
+#ifdef LOWERED
+/* Policy::set_limits: in force at once */
+active proctype Lower() {
+end:
+  do
+  :: atomic { limit != LOWERED -> limit = LOWERED; lowering = true; dirty = true }
+  od
+}
+#endif
+
 init {
   atomic {
     byte i;
@@ -506,5 +648,7 @@ init {
 
 /* The eldest gets on, whoever else comes again and again. */
 ltl eldest_gets_on { <> ended[0] }
-/* Whoever comes once ends. */
-ltl all_end { <> (ended[0] && ended[1] && ended[2] && (prepared_once || !prepares)) }
+/* Whoever comes once ends, and a lowered limit is kept to. */
+ltl all_end {
+  <> (ended[0] && ended[1] && ended[INVOCATIONS - 1] && (prepared_once || !prepares) && (kept_to || !lowers))
+}

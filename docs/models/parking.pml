@@ -4,7 +4,8 @@
 
    The scene: a segment whose kernel has two tiles, two loads behind gates. Load 0 may be promoted at any moment. Load 1
    is speculative and held back while critical work could start, and the tiles wait until it has begun: whoever sleeps
-   beside it for ever shows as a deadlock. With HOT: two callers who run hot, one of them published, beside load 0. */
+   beside it for ever shows as a deadlock. With HOT: two callers who run hot, one of them published, beside load 0; with
+   HOT_WAITS_FOR_COLD one whose run ends only after load 0 has begun. */
 
 #ifndef TEAM
 #define TEAM 2
@@ -351,12 +352,20 @@ inline run_claimable() {
     if
     :: !found -> on_team--
     :: else ->
+#ifdef HOT_AND_COLD
+      pass_on();
+#endif
       atomic { found = published > 0; published = published - found }
       if
       :: found ->
         claimable--;
         hot_begun++;
-        hot_begun == WAITING /* those that are published run at once */
+        hot_begun == WAITING; /* those that are published run at once */
+#ifdef HOT_WAITS_FOR_COLD
+        begun[0]
+#else
+        skip
+#endif
       :: else
       fi;
       atomic { leads = found; found = false } /* kept while the place is given back */

@@ -76,6 +76,7 @@ void HotTeam::place(const std::vector<cpu_set_t>& bound, const cpu_set_t& all) {
 bool HotTeam::run_claimable(int worker) {
   const int place = ledger_.hot.take_team_place();
   if (place < 0) return false;
+  ledger_.pass_on();
   int ticket = -1;
   {
     HotWorker self(*this, worker, worker, uint64_t(1) << worker);
@@ -109,6 +110,7 @@ bool HotTeam::run_on_caller(CallerBody body, void* arg) {
 void HotTeam::help(int worker, const std::atomic<bool>& stopped) {
   HotLedger& hot = ledger_.hot;
   if (!hot.begin_help(worker)) return;
+  ledger_.pass_on();
   uint64_t idle_since_ns = 0;
   for (int turn = 0; ledger_.critical() <= 0 && !hot.may_claim() && !hot.beside_caller(worker) &&
                      !stopped.load(std::memory_order_relaxed);

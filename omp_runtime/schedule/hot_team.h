@@ -13,7 +13,8 @@
 namespace ompipe::schedule {
 
 // Thread rule: place is one thread's, before the first run; help and run_claimable are called by compute threads,
-// run_on_caller by any other.
+// run_on_caller by any other. A compute thread that begins hot work hands on the wake-up of a task that it may have had
+// (Ledger::pass_on).
 class HotTeam {
  public:
   HotTeam(Ledger& ledger, TileSharing& tiles, Director& director, int threads)

@@ -32,6 +32,9 @@ SCENES = {
         Scene("global limit", ("ALL=6",), ("START_WITHOUT_ROOM_FOR_A_GANG",), "eldest_gets_on"),
         Scene("preparation", ("ONCE", "PREPARES", "STAGING=2", "ALL=5"), ("PREPARATION_KEEPS",), "all_end"),
         Scene("preparation, residency limit", ("ONCE", "PREPARES", "PREPARED=3"), eventually="all_end"),
+        Scene("speculative reads that starve", ("OTHER_WAY_ROUND", "PREPARES", "STARVED", "INVOCATIONS=2", "PREPARED=3"),
+              ("SPECULATION_STAYS",), "eldest_gets_on"),
+        Scene("lowered limit", ("ONCE", "PREPARED=4", "LOWERED=2"), ("LIMIT_NOT_KEPT_TO",), "all_end"),
         Scene("preparation, global limit", ("PREPARES", "ALL=6"), eventually="eldest_gets_on", long=True),
     ],
     "parking": [
@@ -41,6 +44,7 @@ SCENES = {
         Scene("kernel", ("KERNEL",), ("NO_PASS_ON",)),
         Scene("places", ("HOT", "HOT_AND_COLD", "TEAM=1", "WAITING=1", "RUNNING=1"), ("PLACE_FREED_SILENTLY",)),
         Scene("team's limit", ("HOT", "WAITING=2", "RUNNING=0"), ("LIMIT_RAISED_SILENTLY",)),
+        Scene("hot run beside a task", ("HOT", "HOT_AND_COLD", "HOT_WAITS_FOR_COLD", "WAITING=1", "RUNNING=0"), ("NO_PASS_ON",)),
         Scene("kernel and promotion", ("KERNEL", "KERNEL_AND_PROMOTION"), long=True),
     ],
     "readiness": [

@@ -65,8 +65,8 @@ class Ledger {
   // Sleeps unless there is work for the compute thread `worker`, or `stopped`.
   void park(const std::atomic<bool>& stopped, int worker = 0);
   void wake_all();
-  // Wakes one thread if more can run than is searched for. Whoever leaves a search in vain for a kernel's tiles calls
-  // it: the task whose wake-up brought that thread would otherwise wait, beside sleeping threads, until the tiles end.
+  // Wakes one thread if more can run than is searched for. Whoever turns to a kernel's tiles or to a hot run calls it:
+  // the task whose wake-up brought that thread would otherwise wait, beside sleeping threads, until those end.
   void pass_on();
 
   // withhold: true while critical work waits; whoever starts the last of it then owes the serial context one message,
