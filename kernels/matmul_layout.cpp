@@ -1,3 +1,4 @@
+#include <charconv>
 #include <cstdint>
 
 #include "matmul_kernels.h"
@@ -12,10 +13,10 @@ constexpr int64_t kMaxDim = int64_t{1} << 30, kMaxElements = int64_t{1} << 40;
 // Part of every layout key: a new packed form of the same description gets a new version.
 constexpr int kLayoutVersion = 1;
 
-std::string format_name(const MatMulSpec& spec) {
-  switch (spec.format) {
+const char* format_name(WeightFormat format) {
+  switch (format) {
     case WeightFormat::nbits:
-      return "nbits" + std::to_string(spec.bits);
+      return "nbits";
     case WeightFormat::f32:
       return "f32";
     case WeightFormat::f16:
@@ -70,19 +71,31 @@ std::optional<PackedLayout> make_layout(const MatMulSpec& spec, Isa isa) {
   return layout;
 }
 
-std::string layout_key(const PackedLayout& layout) {
-  const MatMulSpec& spec = layout.spec;
-  std::string key = format_name(spec);
-  const std::string shape = "/k" + std::to_string(spec.k) + "/n" + std::to_string(spec.n);
-  if (spec.format == WeightFormat::nbits) {
-    key += "/b" + std::to_string(spec.block) + (spec.scale_type == ScaleType::f16 ? "/s16" : "/s32");
-    key += spec.zero_points != ZeroPoints::none ? "/zp" : "/zp8";
-    key += "/groups" + std::to_string(kGroupColumns);
-  } else {
-    key += spec.trans_b ? "/nk" : "/kn";
-    key += "/panels" + std::to_string(kPanelColumns);
-  }
-  return key + shape + "/v" + std::to_string(kLayoutVersion);
+KeyText& KeyText::operator<<(std::string_view part) {
+  part = part.substr(0, chars.size() - size);
+  size += part.copy(chars.data() + size, part.size());
+  return *this;
 }
+
+KeyText& KeyText::operator<<(int64_t number) {
+  std::array<char, 20> digits;
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+  return *this << std::string_view(digits.data(), end);
+}
+
+KeyText layout_key_text(const PackedLayout& layout) {
+  const MatMulSpec& spec = layout.spec;
+  KeyText key;
+  key << format_name(spec.format);
+  if (spec.format == WeightFormat::nbits) {
+    key << spec.bits << "/b" << spec.block << (spec.scale_type == ScaleType::f16 ? "/s16" : "/s32");
+    key << (spec.zero_points != ZeroPoints::none ? "/zp" : "/zp8") << "/groups" << kGroupColumns;
+  } else {
+    key << (spec.trans_b ? "/nk" : "/kn") << "/panels" << kPanelColumns;
+  }
+  return key << "/k" << spec.k << "/n" << spec.n << "/v" << kLayoutVersion;
+}
+
+std::string layout_key(const PackedLayout& layout) { return std::string(layout_key_text(layout).view()); }
 
 }  // namespace ompipe::kernels

@@ -13,6 +13,8 @@ RANK = {name: rank for rank, (name, _) in enumerate(LAYERS)}
 # Nothing but arithmetic and data; and a scheduler knows neither models nor kernels nor policy.
 ONLY = {"kernels": {"kernels"}, "arenas": {"arenas"}, "schedule": {"schedule", "arenas"},
         "device": {"device", "arenas", "kernels"}}
+# Built by projects of their own: with a peer's library, and from an installation.
+ELSEWHERE = ("experiments/peers/", "tests/capi/consumer/")
 HEAVY = {"nlohmann/json.hpp": "nlohmann/json", "CLI/CLI.hpp": "CLI11", "doctest/doctest.h": "doctest", "rapidcheck.h": "rapidcheck"}
 
 
@@ -61,4 +63,4 @@ def check_compiled(tree, build):
     with open(os.path.join(build, "compile_commands.json")) as file:
         compiled = {os.path.relpath(entry["file"], tree.root).replace(os.sep, "/") for entry in json.load(file)}
     return [f"{path}: in no target: a dead file" for path in sorted(tree.sources())
-            if path.endswith(".cpp") and path not in compiled and not path.startswith("experiments/peers/")]
+            if path.endswith(".cpp") and path not in compiled and not path.startswith(ELSEWHERE)]

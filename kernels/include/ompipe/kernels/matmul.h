@@ -10,10 +10,12 @@
 // give the same bits.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "ompipe/kernels/isa.h"
 #include "ompipe/kernels/tiles.h"
@@ -76,6 +78,17 @@ std::optional<PackedLayout> make_layout(const MatMulSpec& spec, Isa isa);
 
 // Names all that decides the packed bytes of given source bytes, and nothing else: fit to be persisted and compared.
 std::string layout_key(const PackedLayout& layout);
+
+// The same without allocation. What doesn't fit is dropped; the longest key has some 60 characters.
+struct KeyText {
+  std::array<char, 127> chars;
+  size_t size = 0;
+
+  std::string_view view() const { return {chars.data(), size}; }
+  KeyText& operator<<(std::string_view part);
+  KeyText& operator<<(int64_t number);
+};
+KeyText layout_key_text(const PackedLayout& layout);
 
 // The bytes that a range of B is packed from. Any alignment; read only during the call.
 struct PackSources {

@@ -1,0 +1,296 @@
+// What the C interface refuses: every kind of wrong argument has its status and a reason, and nothing else is written.
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ompipe_kernels.h"
+
+static int failures;
+
+// `reason` by its address: a caller's arguments are evaluated in any order.
+static void expect(ompipe_status found, ompipe_status wanted, const char** reason, const char* part, int line) {
+  const int right =
+      found == wanted && (part == NULL ? *reason == NULL : *reason != NULL && strstr(*reason, part) != NULL);
+  if (right) return;
+  fprintf(stderr, "errors.c:%d: status %d (%s), reason '%s'; expected %d and '%s'\n", line, found,
+          ompipe_status_text(found), *reason != NULL ? *reason : "", wanted, part != NULL ? part : "");
+  ++failures;
+}
+
+static void expect_true(int holds, const char* what, int line) {
+  if (holds) return;
+  fprintf(stderr, "errors.c:%d: not so: %s\n", line, what);
+  ++failures;
+}
+#define TRUE(condition) expect_true(condition, #condition, __LINE__)
+
+enum { K = 64, N = 24, M = 3 };
+
+static _Alignas(64) unsigned char layout_memory[1024],
+    call_memory[1024], packed[K * 32 * 4], shared[4096], scratch[1 << 16];
+static _Alignas(64) unsigned char source_bytes[K * N * 4];
+static float a[M * K], out[M * N];
+
+static ompipe_matmul_layout* const layout = (ompipe_matmul_layout*)layout_memory;
+static ompipe_call* const call = (ompipe_call*)call_memory;
+
+static ompipe_matmul_weight blocks(void) {
+  ompipe_matmul_weight weight = {.struct_bytes = sizeof weight, .k = K, .n = N, .format = OMPIPE_WEIGHT_NBITS};
+  weight.bits = 4;
+  weight.block = 32;
+  weight.accuracy_level = 4;
+  return weight;
+}
+
+static ompipe_matmul_weight floats(void) {
+  return (ompipe_matmul_weight){
+      .struct_bytes = sizeof(ompipe_matmul_weight), .k = K, .n = N, .format = OMPIPE_WEIGHT_F32};
+}
+
+// Refused, and the memory is as it was.
+static void refuse_weight(ompipe_matmul_weight weight, ompipe_status status, const char* part, int line) {
+  memset(layout_memory, 0x5a, sizeof layout_memory);
+  const char* reason = "unset";
+  expect(ompipe_matmul_layout_init(layout, sizeof layout_memory, &weight, &reason), status, &reason, part, line);
+  size_t untouched = 0;
+  while (untouched < sizeof layout_memory && layout_memory[untouched] == 0x5a) ++untouched;
+  expect_true(untouched == sizeof layout_memory, "the memory is untouched", line);
+}
+#define REFUSE_WEIGHT(change, status, part)   \
+  do {                                        \
+    ompipe_matmul_weight w = blocks();        \
+    change;                                   \
+    refuse_weight(w, status, part, __LINE__); \
+  } while (0)
+
+static void make(ompipe_matmul_weight weight) {
+  const char* reason;
+  expect(ompipe_matmul_layout_init(layout, sizeof layout_memory, &weight, &reason), OMPIPE_OK, &reason, NULL, __LINE__);
+}
+
+static void check_weights(void) {
+  REFUSE_WEIGHT(w.struct_bytes = sizeof w - 1, OMPIPE_UNKNOWN_FIELD, "struct_bytes");
+  REFUSE_WEIGHT(w.struct_bytes = 0, OMPIPE_UNKNOWN_FIELD, "struct_bytes");
+  REFUSE_WEIGHT(w.k = 0, OMPIPE_UNSUPPORTED, "at least 1");
+  REFUSE_WEIGHT(w.n = -5, OMPIPE_UNSUPPORTED, "at least 1");
+  REFUSE_WEIGHT(w.k = w.n = INT64_MAX, OMPIPE_UNSUPPORTED, "too large");
+  REFUSE_WEIGHT(w.format = 0, OMPIPE_INVALID_ARGUMENT, "format");
+  REFUSE_WEIGHT(w.format = 5, OMPIPE_INVALID_ARGUMENT, "format");
+  REFUSE_WEIGHT(w.isa = -1, OMPIPE_INVALID_ARGUMENT, "isa");
+  REFUSE_WEIGHT(w.isa = 1000, OMPIPE_INVALID_ARGUMENT, "isa");
+  REFUSE_WEIGHT(w.trans_b = 1, OMPIPE_INVALID_ARGUMENT, "trans_b");
+  REFUSE_WEIGHT(w.bits = 3, OMPIPE_UNSUPPORTED, "bits");
+  REFUSE_WEIGHT(w.block = 48, OMPIPE_UNSUPPORTED, "block");
+  REFUSE_WEIGHT(w.accuracy_level = 1, OMPIPE_UNSUPPORTED, "accuracy_level");
+  REFUSE_WEIGHT(w.zero_points = 9, OMPIPE_INVALID_ARGUMENT, "zero_points");
+  REFUSE_WEIGHT(w.scales = 9, OMPIPE_INVALID_ARGUMENT, "scales");
+  REFUSE_WEIGHT(w = floats(); w.trans_b = 2, OMPIPE_INVALID_ARGUMENT, "trans_b");
+  REFUSE_WEIGHT(w = floats(); w.block = 32, OMPIPE_INVALID_ARGUMENT, "OMPIPE_WEIGHT_NBITS");
+  for (ompipe_isa isa = 1; ompipe_isa_name(isa) != NULL; ++isa) {
+    if (!ompipe_isa_available(isa)) REFUSE_WEIGHT(w.isa = isa, OMPIPE_ISA_UNAVAILABLE, "CPU");
+  }
+
+  const ompipe_matmul_weight weight = blocks();
+  const ompipe_size size = ompipe_matmul_layout_size();
+  const char* reason;
+  expect(ompipe_matmul_layout_init(NULL, 1000, &weight, &reason), OMPIPE_INVALID_ARGUMENT, &reason, "memory", __LINE__);
+  expect(ompipe_matmul_layout_init(layout, size.bytes - 1, &weight, &reason), OMPIPE_TOO_SMALL, &reason, "size",
+         __LINE__);
+  expect(ompipe_matmul_layout_init((void*)(layout_memory + 1), 1000, &weight, &reason), OMPIPE_MISALIGNED, &reason,
+         "alignment", __LINE__);
+  expect(ompipe_matmul_layout_init(layout, size.bytes, NULL, &reason), OMPIPE_INVALID_ARGUMENT, &reason, "null",
+         __LINE__);
+  TRUE(ompipe_matmul_layout_init(layout, size.bytes, NULL, NULL) == OMPIPE_INVALID_ARGUMENT);
+}
+
+// A younger program's structure: its new fields may be there as long as they are zero.
+static void check_growth(void) {
+  struct {
+    ompipe_matmul_weight known;
+    int64_t younger;
+  } weight = {blocks(), 0};
+  weight.known.struct_bytes = sizeof weight;
+  const char* reason;
+  expect(ompipe_matmul_layout_init(layout, 1024, &weight.known, &reason), OMPIPE_OK, &reason, NULL, __LINE__);
+  weight.younger = 1;
+  expect(ompipe_matmul_layout_init(layout, 1024, &weight.known, &reason), OMPIPE_UNKNOWN_FIELD, &reason, "zero",
+         __LINE__);
+
+  struct {
+    ompipe_matmul_sizes known;
+    int64_t younger;
+  } sizes = {{.struct_bytes = sizeof sizes}, 0};
+  TRUE(ompipe_matmul_layout_sizes(layout, &sizes.known) == OMPIPE_OK);
+  TRUE(sizes.known.struct_bytes == sizeof sizes && sizes.known.packed_bytes > 0 && sizes.younger == 0);
+  sizes.known.struct_bytes = 8;
+  TRUE(ompipe_matmul_layout_sizes(layout, &sizes.known) == OMPIPE_UNKNOWN_FIELD);
+}
+
+static void check_layout(void) {
+  make(blocks());
+  char text[128], small[4] = "abc";
+  size_t needed = 0;
+  TRUE(ompipe_matmul_layout_key(layout, text, sizeof text, &needed) == OMPIPE_OK && needed == strlen(text) + 1);
+  TRUE(ompipe_matmul_layout_key(layout, small, sizeof small, &needed) == OMPIPE_TOO_SMALL);
+  TRUE(needed == strlen(text) + 1 && strcmp(small, "abc") == 0);
+  TRUE(ompipe_matmul_layout_key(layout, NULL, 0, &needed) == OMPIPE_TOO_SMALL);
+  TRUE(ompipe_matmul_layout_key(layout, text, needed, NULL) == OMPIPE_OK);
+  TRUE(ompipe_matmul_layout_key(layout, text, needed - 1, NULL) == OMPIPE_TOO_SMALL);
+  int64_t one, two;
+  TRUE(ompipe_matmul_scratch(layout, -1, &one, &two) == OMPIPE_INVALID_ARGUMENT);
+  TRUE(ompipe_matmul_scratch(layout, INT64_MAX, &one, &two) == OMPIPE_INVALID_ARGUMENT);
+  TRUE(ompipe_matmul_scratch(layout, 1, &one, NULL) == OMPIPE_INVALID_ARGUMENT);
+
+  ompipe_matmul_layout* const nothing = (void*)source_bytes;  // zeros: never made
+  ompipe_matmul_sizes sizes = {.struct_bytes = sizeof sizes};
+  TRUE(ompipe_matmul_layout_sizes(nothing, &sizes) == OMPIPE_INVALID_ARGUMENT);
+  TRUE(ompipe_matmul_layout_sizes(NULL, &sizes) == OMPIPE_INVALID_ARGUMENT);
+  TRUE(ompipe_matmul_layout_key(nothing, text, sizeof text, NULL) == OMPIPE_INVALID_ARGUMENT);
+  TRUE(ompipe_matmul_layout_isa(nothing) == OMPIPE_ISA_BEST);
+  TRUE(ompipe_matmul_scratch(nothing, 1, &one, &two) == OMPIPE_INVALID_ARGUMENT);
+}
+
+static void check_pack(void) {
+  make(floats());
+  ompipe_matmul_sizes sizes = {.struct_bytes = sizeof sizes};
+  TRUE(ompipe_matmul_layout_sizes(layout, &sizes) == OMPIPE_OK && sizes.source_bytes == sizeof source_bytes);
+  TRUE(sizes.packed_bytes == sizeof packed);
+  const ompipe_matmul_source whole = {.struct_bytes = sizeof whole, .end = sizes.source_bytes, .range = source_bytes};
+  const char* reason;
+#define REFUSE_PACK(change, to, bytes, status, part)                                             \
+  do {                                                                                           \
+    ompipe_matmul_source s = whole;                                                              \
+    change;                                                                                      \
+    expect(ompipe_matmul_pack(layout, &s, to, bytes, &reason), status, &reason, part, __LINE__); \
+  } while (0)
+  const int64_t all = sizes.packed_bytes;
+  REFUSE_PACK(s.begin = -4, packed, all, OMPIPE_INVALID_ARGUMENT, "lie in B");
+  REFUSE_PACK(s.begin = s.end + 4, packed, all, OMPIPE_INVALID_ARGUMENT, "lie in B");
+  REFUSE_PACK(s.end += 4, packed, all, OMPIPE_INVALID_ARGUMENT, "lie in B");
+  REFUSE_PACK(s.begin = 2, packed, all, OMPIPE_INVALID_ARGUMENT, "multiples");
+  REFUSE_PACK(s.end -= 1, packed, all, OMPIPE_INVALID_ARGUMENT, "multiples");
+  REFUSE_PACK(s.range = NULL, packed, all, OMPIPE_INVALID_ARGUMENT, "null");
+  REFUSE_PACK(s.scales = source_bytes, packed, all, OMPIPE_INVALID_ARGUMENT, "scales");
+  REFUSE_PACK(s.zero_points = source_bytes, packed, all, OMPIPE_INVALID_ARGUMENT, "zero points");
+  REFUSE_PACK(s.struct_bytes = 1, packed, all, OMPIPE_UNKNOWN_FIELD, "struct_bytes");
+  REFUSE_PACK(, NULL, all, OMPIPE_INVALID_ARGUMENT, "null");
+  REFUSE_PACK(, packed, all - 1, OMPIPE_TOO_SMALL, "packed_bytes");
+  REFUSE_PACK(, packed + 4, all, OMPIPE_MISALIGNED, "OMPIPE_ALIGNMENT");
+  REFUSE_PACK(, packed, all, OMPIPE_OK, NULL);
+  expect(ompipe_matmul_pack(NULL, &whole, packed, all, &reason), OMPIPE_INVALID_ARGUMENT, &reason, "layout", __LINE__);
+  expect(ompipe_matmul_pack(layout, NULL, packed, all, &reason), OMPIPE_INVALID_ARGUMENT, &reason, "source", __LINE__);
+
+  make(blocks());
+  REFUSE_PACK(s.end = 16, packed, all, OMPIPE_INVALID_ARGUMENT, "scales");
+  REFUSE_PACK(s.end = 8; s.scales = source_bytes, packed, all, OMPIPE_INVALID_ARGUMENT, "multiples");
+}
+
+static ompipe_matmul_product right_product(void) {
+  ompipe_matmul_product product = ompipe_matmul_product_default();
+  product.layout = layout;
+  product.packed = packed;
+  product.m = M;
+  product.a = a;
+  product.lda = K;
+  product.out = out;
+  product.ldo = N;
+  product.shared_scratch = shared;
+  product.shared_scratch_bytes = sizeof shared;
+  return product;
+}
+
+static void check_products(void) {
+  make(blocks());
+  const char* reason;
+#define REFUSE(change, status, part)                                                                         \
+  do {                                                                                                       \
+    ompipe_matmul_product p = right_product();                                                               \
+    change;                                                                                                  \
+    expect(ompipe_matmul_call_init(call, sizeof call_memory, &p, &reason), status, &reason, part, __LINE__); \
+  } while (0)
+  REFUSE(p.struct_bytes = 3, OMPIPE_UNKNOWN_FIELD, "struct_bytes");
+  REFUSE(p.layout = NULL, OMPIPE_INVALID_ARGUMENT, "layout");
+  REFUSE(p.packed = NULL, OMPIPE_INVALID_ARGUMENT, "packed");
+  REFUSE(p.packed = packed + 32, OMPIPE_MISALIGNED, "packed");
+  REFUSE(p.m = -1, OMPIPE_INVALID_ARGUMENT, "m must");
+  REFUSE(p.m = INT64_MAX, OMPIPE_INVALID_ARGUMENT, "m must");
+  REFUSE(p.a = NULL, OMPIPE_INVALID_ARGUMENT, "null");
+  REFUSE(p.out = NULL, OMPIPE_INVALID_ARGUMENT, "null");
+  REFUSE(p.a = (void*)((char*)a + 2), OMPIPE_MISALIGNED, "floats");
+  REFUSE(p.c = (void*)((char*)a + 2), OMPIPE_MISALIGNED, "floats");
+  REFUSE(p.lda = K - 1, OMPIPE_INVALID_ARGUMENT, "lda");
+  REFUSE(p.ldo = N - 1, OMPIPE_INVALID_ARGUMENT, "ldo");
+  REFUSE(p.ldo = INT64_MAX, OMPIPE_INVALID_ARGUMENT, "ldo");
+  REFUSE(p.c = a; p.c_row_stride = -1, OMPIPE_INVALID_ARGUMENT, "strides");
+  REFUSE(p.c = a; p.c_column_stride = INT64_MAX, OMPIPE_INVALID_ARGUMENT, "strides");
+  REFUSE(p.shared_scratch = NULL, OMPIPE_INVALID_ARGUMENT, "shared_scratch");
+  REFUSE(p.shared_scratch_bytes = 1, OMPIPE_TOO_SMALL, "shared_scratch");
+  REFUSE(p.shared_scratch = shared + 16, OMPIPE_MISALIGNED, "shared_scratch");
+  const ompipe_matmul_product product = right_product();
+  const size_t bytes = ompipe_call_size().bytes;
+  expect(ompipe_matmul_call_init(call, bytes - 1, &product, &reason), OMPIPE_TOO_SMALL, &reason, "size", __LINE__);
+  expect(ompipe_matmul_call_init((void*)(call_memory + 4), bytes, &product, &reason), OMPIPE_MISALIGNED, &reason,
+         "alignment", __LINE__);
+  expect(ompipe_matmul_call_init(call, bytes, NULL, &reason), OMPIPE_INVALID_ARGUMENT, &reason, "product", __LINE__);
+}
+
+static void check_tiles(void) {
+  ompipe_matmul_product product = right_product();
+  const char* reason;
+  expect(ompipe_matmul_call_init(call, sizeof call_memory, &product, &reason), OMPIPE_OK, &reason, NULL, __LINE__);
+  const int64_t needed = ompipe_call_tile_scratch_bytes(call);
+  TRUE(needed > 0 && needed <= (int64_t)sizeof scratch && ompipe_call_predicted_ns(call) > 0);
+  TRUE(ompipe_call_phases(call) == 2 && ompipe_call_tiles(call, 0) > 0 && ompipe_call_tiles(call, 1) > 0);
+  TRUE(ompipe_call_tiles(call, 2) == 0 && ompipe_call_tiles(call, -1) == 0);
+  TRUE(ompipe_call_run_tile(call, -1, 0, scratch, needed) == OMPIPE_INVALID_ARGUMENT);
+  TRUE(ompipe_call_run_tile(call, 2, 0, scratch, needed) == OMPIPE_INVALID_ARGUMENT);
+  TRUE(ompipe_call_run_tile(call, 0, -1, scratch, needed) == OMPIPE_INVALID_ARGUMENT);
+  TRUE(ompipe_call_run_tile(call, 1, ompipe_call_tiles(call, 1), scratch, needed) == OMPIPE_INVALID_ARGUMENT);
+  TRUE(ompipe_call_run_tile(call, 0, 0, NULL, needed) == OMPIPE_INVALID_ARGUMENT);
+  TRUE(ompipe_call_run_tile(call, 0, 0, scratch, needed - 1) == OMPIPE_TOO_SMALL);
+  TRUE(ompipe_call_run_tile(call, 0, 0, scratch + 8, needed) == OMPIPE_MISALIGNED);
+  TRUE(ompipe_call_run(call, scratch, needed - 1) == OMPIPE_TOO_SMALL);
+  TRUE(ompipe_call_run(NULL, scratch, needed) == OMPIPE_INVALID_ARGUMENT);
+
+  // A copy points into the original; it is refused.
+  static _Alignas(64) unsigned char copy[sizeof call_memory];
+  memcpy(copy, call_memory, sizeof copy);
+  TRUE(ompipe_call_run((ompipe_call*)copy, scratch, needed) == OMPIPE_INVALID_ARGUMENT);
+  TRUE(ompipe_call_phases((ompipe_call*)copy) == 0 && ompipe_call_predicted_ns((ompipe_call*)copy) == 0);
+
+  product.m = 0;
+  expect(ompipe_matmul_call_init(call, sizeof call_memory, &product, &reason), OMPIPE_OK, &reason, NULL, __LINE__);
+  TRUE(ompipe_call_tiles(call, 0) == 0 && ompipe_call_tiles(call, 1) == 0);
+}
+
+static void check_isas(void) {
+  ompipe_isa isa = 77;
+  TRUE(ompipe_isa_name(OMPIPE_ISA_BEST) == NULL && ompipe_isa_name(-1) == NULL && ompipe_isa_name(1000) == NULL);
+  TRUE(!ompipe_isa_available(OMPIPE_ISA_BEST) && !ompipe_isa_available(1000) &&
+       ompipe_isa_available(OMPIPE_ISA_SCALAR));
+  TRUE(ompipe_isa_available(ompipe_isa_best()));
+  TRUE(ompipe_isa_parse("sse", &isa) == OMPIPE_INVALID_ARGUMENT &&
+       ompipe_isa_parse(NULL, &isa) == OMPIPE_INVALID_ARGUMENT);
+  TRUE(ompipe_isa_parse("scalar", NULL) == OMPIPE_INVALID_ARGUMENT && isa == 77);
+  int names = 0;
+  for (ompipe_isa each = 1; ompipe_isa_name(each) != NULL; ++each, ++names) {
+    TRUE(ompipe_isa_parse(ompipe_isa_name(each), &isa) == OMPIPE_OK && isa == each);
+  }
+  TRUE(names >= OMPIPE_ISA_AVX2);
+}
+
+int main(void) {
+  TRUE(ompipe_kernels_version() >= (OMPIPE_KERNELS_VERSION_MAJOR << 16 | OMPIPE_KERNELS_VERSION_MINOR));
+  TRUE(strcmp(ompipe_status_text(-3), "unknown status") == 0);
+  TRUE(ompipe_matmul_layout_size().bytes <= sizeof layout_memory && ompipe_call_size().bytes <= sizeof call_memory);
+  check_isas();
+  check_weights();
+  check_growth();
+  check_layout();
+  check_pack();
+  check_products();
+  check_tiles();
+  printf("errors: %d failures\n", failures);
+  return failures != 0;
+}
