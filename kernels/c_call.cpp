@@ -8,6 +8,16 @@ ompipe_isa c_isa(Isa isa) {
       return OMPIPE_ISA_SCALAR;
     case Isa::avx2:
       return OMPIPE_ISA_AVX2;
+    case Isa::avx_vnni:
+      return OMPIPE_ISA_AVX_VNNI;
+    case Isa::avx512:
+      return OMPIPE_ISA_AVX512;
+    case Isa::avx512_vnni:
+      return OMPIPE_ISA_AVX512_VNNI;
+    case Isa::neon:
+      return OMPIPE_ISA_NEON;
+    case Isa::neon_dotprod:
+      return OMPIPE_ISA_NEON_DOTPROD;
   }
   return OMPIPE_ISA_BEST;
 }
@@ -17,7 +27,7 @@ bool read_isa(ompipe_isa from, Isa& into) {
     into = best_isa();
     return true;
   }
-  for (Isa isa : {Isa::scalar, Isa::avx2}) {
+  for (const Isa isa : kIsas) {
     if (c_isa(isa) != from) continue;
     into = isa;
     return true;

@@ -79,9 +79,14 @@ typedef struct ompipe_size {
 // Those of this version are 1 to the last one that has a name; that says nothing about this CPU.
 typedef int32_t ompipe_isa;
 enum {
-  OMPIPE_ISA_BEST = 0,    // the fastest that this CPU has
-  OMPIPE_ISA_SCALAR = 1,  // the baseline of the target
-  OMPIPE_ISA_AVX2 = 2     // AVX2, FMA and F16C
+  OMPIPE_ISA_BEST = 0,         // the fastest that this CPU has
+  OMPIPE_ISA_SCALAR = 1,       // the baseline of the target
+  OMPIPE_ISA_AVX2 = 2,         // AVX2, FMA and F16C
+  OMPIPE_ISA_AVX_VNNI = 3,     // AVX2 and AVX-VNNI
+  OMPIPE_ISA_AVX512 = 4,       // AVX2 and AVX-512 F, BW, VL and DQ
+  OMPIPE_ISA_AVX512_VNNI = 5,  // AVX512 and AVX512-VNNI
+  OMPIPE_ISA_NEON = 6,         // Advanced SIMD of aarch64
+  OMPIPE_ISA_NEON_DOTPROD = 7  // NEON and the dot products of Armv8.2
 };
 
 // 1 if this CPU and its operating system run it, else 0; 0 for values that have no name.
