@@ -99,7 +99,8 @@ def main():
                 samples.append(sample(options, models[level], level, length, threads, variant, repeat, pathlib.Path(folder)))
     verdict, reasons = verdict_of(samples)
     rows = summary_of(samples)
-    manifest = {"command": ["experiments/peers/ort/steady.py", options.preset, f"--repeats={options.repeats}", f"--tokens={options.tokens}"],
+    manifest = {"command": ["experiments/peers/ort/steady.py", options.preset, f"--repeats={options.repeats}",
+                            f"--tokens={options.tokens}"],
                 "seed": options.seed, **recording.machine(),
                 "engines": {s["variant"]: s["engine"] for s in samples},
                 "models": [recording.model_of(models[level], options.preset, level) for level in options.levels],
