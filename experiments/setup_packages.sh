@@ -4,7 +4,7 @@ ompipe_packages=(
   clang-19 libomp-19-dev libclang-rt-19-dev clang-format-19 gcc-12
   cmake ninja-build ccache pkg-config git python3 python3-numpy
   libhwloc-dev libxxhash-dev libssl-dev libprotozero-dev libfmt-dev nlohmann-json3-dev libcli11-dev
-  doctest-dev librapidcheck-dev libbenchmark-dev spin
+  doctest-dev librapidcheck-dev libsimde-dev libbenchmark-dev spin
 )
 ompipe_long_packages=(g++-12 clang-tidy-19)
 

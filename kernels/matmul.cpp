@@ -71,9 +71,9 @@ void run_tile(const void* arguments, int phase, int64_t tile, std::byte* tile_sc
       .panel_begin = column_tile * tiling.panels,
       .panel_end = std::min((column_tile + 1) * tiling.panels, divide_up(spec.n, panel_columns(spec))),
   };
-  const auto run = kernel_of(isa, is_integer(spec)                       ? &MatMulKernels::nbits_int_tile
+  const auto run = kernel_of(isa, is_integer(spec)                     ? &MatMulKernels::nbits_int_tile
                                   : spec.format == WeightFormat::nbits ? &MatMulKernels::nbits_float_tile
-                                                                        : &MatMulKernels::floats_tile);
+                                                                       : &MatMulKernels::floats_tile);
   run(args, range, tile_scratch);
 }
 

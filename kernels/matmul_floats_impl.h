@@ -10,8 +10,8 @@ namespace ompipe::kernels {
 // the accumulators of one panel `acc_stride` apart. Fetches `fetch_lines` cache lines at `fetch` for every 4 k on the
 // way.
 template <class V, int rows, int panels>
-[[gnu::noinline]] void multiply_rows(const float* a, int64_t lda, const float* b, int64_t panel_stride, int64_t k, float* acc,
-                   int64_t acc_stride, const float* fetch, int fetch_lines) {
+[[gnu::noinline]] void multiply_rows(const float* a, int64_t lda, const float* b, int64_t panel_stride, int64_t k,
+                                     float* acc, int64_t acc_stride, const float* fetch, int fetch_lines) {
   constexpr int parts = kPanelColumns / V::kLanes;
   typename V::Floats sums[panels][rows][parts];
   for (int p = 0; p < panels; ++p) {
@@ -77,7 +77,8 @@ void multiply_rows_any(int panels, const float* a, int64_t lda, const float* b, 
 }
 
 // acc[p][r] += all `rows` rows of a * `panels` panels (at most panels_at_once(rows)). `fetch`: what will be read next,
-// `panels * k` lines long, or null; its prefetch is spread evenly over the row tiles (M = 32 from 52 to 65 GFLOP/s on Zen 3).
+// `panels * k` lines long, or null; its prefetch is spread evenly over the row tiles (M = 32 from 52 to 65 GFLOP/s on
+// Zen 3).
 template <class V>
 void multiply_panels(const float* a, int64_t lda, int64_t rows, int panels, const float* b, int64_t panel_stride,
                      int64_t k, float* acc, const float* fetch) {

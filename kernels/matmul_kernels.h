@@ -11,7 +11,7 @@ namespace ompipe::kernels {
 inline constexpr int kPanelColumns = 16;  // of float weights, and of a dequantised strip
 inline constexpr int kGroupColumns = 8;   // of 4-bit weights
 inline constexpr int kRowsPerTile = 6;    // of the integer micro-kernels at most, so of a tile of quantised rows
-inline constexpr int kStripK = 128;  // k at a time of dequantised strips: 8 KiB a panel, so that four fit in L1
+inline constexpr int kStripK = 128;       // k at a time of dequantised strips: 8 KiB a panel, so that four fit in L1
 inline constexpr int kMaxBlockRows = 96;  // of A that one tile passes over
 
 // Bytes of one record (a group of 8 columns, one block of k) and of its parts.
@@ -57,7 +57,7 @@ inline int64_t quantised_row_bytes(const MatMulSpec& spec) {
   return blocks_of(spec) * (spec.block / unit_of(spec)) * (unit_of(spec) + 8);
 }
 
-// A set may leave out what the one that it builds on does as well.
+// A set that builds on another may leave out what that one does as well; scalar, avx2 and neon are whole.
 struct MatMulKernels {
   void (*pack_floats)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, float* packed) = nullptr;
   void (*pack_nbits)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, std::byte* packed) = nullptr;

@@ -92,8 +92,8 @@ void quantise_rows(const MatMulArgs& args, int64_t begin, int64_t end) {
   }
 }
 
-// acc[g][r][0..lanes) = row r of the row tile `a` * what register g holds of B: one or two groups. Registers' groups lie
-// `group_stride` bytes apart: memory streams.
+// acc[g][r][0..lanes) = row r of the row tile `a` * what register g holds of B: one or two groups. Registers' groups
+// lie `group_stride` bytes apart: memory streams.
 template <class V, int unit, int rows, int groups>
 void dot_rows(const MatMulSpec& spec, const GroupRecord& record, const std::byte* a, const std::byte* b,
               int64_t group_stride, int64_t other, float* acc, int64_t acc_stride) {
@@ -205,8 +205,8 @@ void nbits_int_tile(const MatMulArgs& args, const TileRange& tile, std::byte* sc
 // One unit of k of a register's groups as floats: (q - zero point) * scale at strip[k][0..lanes), rows of a strip 16
 // floats apart.
 template <class V, int unit>
-void dequantise_unit(const std::byte* nibbles, int64_t other, typename V::Floats scales,
-                     typename V::Floats zero_points, float* strip) {
+void dequantise_unit(const std::byte* nibbles, int64_t other, typename V::Floats scales, typename V::Floats zero_points,
+                     float* strip) {
   const auto put = [&](int k, typename V::Ints q) {
     V::store(strip + k * kPanelColumns, V::mul(V::sub(V::to_floats(q), zero_points), scales));
   };
@@ -235,8 +235,9 @@ void dequantise_strip(const MatMulSpec& spec, const GroupRecord& record, const s
   for (int64_t k = 0; k < kStripK && k < k_left; k += unit) {
     const std::byte* at = group + (k_begin + k) / spec.block * record.bytes;
     const auto scales = load_scales<V>(at, other, spec);
-    const auto zero_points = spec.zero_points != ZeroPoints::none ? V::to_floats(load_zero_points<V>(at + record.zero_points_at, other))
-                                                  : V::broadcast(8.0f);
+    const auto zero_points = spec.zero_points != ZeroPoints::none
+                                 ? V::to_floats(load_zero_points<V>(at + record.zero_points_at, other))
+                                 : V::broadcast(8.0f);
     const std::byte* nibbles = at + record.nibbles_at + (k_begin + k) % spec.block * 4;
     if (unit == 16) {
       dequantise_unit<V, 16>(nibbles, other, scales, zero_points, strip + k * kPanelColumns);

@@ -35,8 +35,8 @@ struct VecAvx512 {
   static __m128i load_64(const void* p) { return _mm_loadl_epi64(static_cast<const __m128i*>(p)); }
   static Floats load_half(const void* p, const void* q) {
     const __m128i low = _mm_loadu_si128(static_cast<const __m128i*>(p));
-    return _mm512_cvtph_ps(_mm256_inserti128_si256(_mm256_castsi128_si256(low),
-                                                   _mm_loadu_si128(static_cast<const __m128i*>(q)), 1));
+    return _mm512_cvtph_ps(
+        _mm256_inserti128_si256(_mm256_castsi128_si256(low), _mm_loadu_si128(static_cast<const __m128i*>(q)), 1));
   }
   static Ints int_broadcast(int32_t x) { return _mm512_set1_epi32(x); }
   static Ints load_bytes_as_ints(const void* p, const void* q) {

@@ -1,4 +1,5 @@
-// Eight floats in one AVX2 register, for files compiled with -mavx2 -mfma -mf16c. The contract stands in vector8_scalar.h.
+// Eight floats in one AVX2 register, for files compiled with -mavx2 -mfma -mf16c. The contract stands in
+// vector8_scalar.h.
 #pragma once
 
 #include <immintrin.h>

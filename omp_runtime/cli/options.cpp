@@ -100,15 +100,21 @@ void add_scheduler(CLI::App& app, const std::string& option, std::string& target
       ->type_name("NAME");
 }
 
+std::string isa_names() {
+  std::string names;
+  for (kernels::Isa isa : kernels::kIsas) names += (names.empty() ? "" : ", ") + std::string(kernels::isa_name(isa));
+  return names;
+}
+
 void add_isa(CLI::App& app, std::optional<kernels::Isa>& target) {
   app.add_option_function<std::string>(
          "--isa",
          [&target](const std::string& name) {
            target = kernels::parse_isa(name);
-           if (!target) refuse("--isa", "'" + name + "' is unknown");
+           if (!target) refuse("--isa", "'" + name + "' is unknown; known are " + isa_names());
            if (!kernels::isa_available(*target)) refuse("--isa", "this CPU has no " + name);
          },
-         "Instruction set of the kernels; default: the best that this CPU has")
+         "Instruction set of the kernels: " + isa_names() + "; default: the best that this CPU has")
       ->type_name("NAME");
 }
 

@@ -146,7 +146,9 @@ TEST_SUITE("options") {
     CHECK(has(refusal({}), "subcommand"));
     CHECK(!refusal({"fly"}).empty());
     CHECK(!refusal({"run"}).empty());
-    CHECK(has(refusal({"run", "m", "--isa", "mmx"}), "'mmx' is unknown"));
+    CHECK(has(refusal({"run", "m", "--isa", "mmx"}), "'mmx' is unknown; known are scalar, avx2"));
+    const bool x86 = kernels::isa_available(kernels::Isa::avx2);
+    CHECK(has(refusal({"run", "m", "--isa", x86 ? "neon" : "avx512"}), "this CPU has no "));
     CHECK(has(refusal({"run", "m", "--scheduler", "magic"}), "'magic' is not a scheduler"));
     CHECK(has(refusal({"run", "m", "--mode", "fast"}), "'fast' is not one of eager|on-demand|streaming"));
     CHECK(has(refusal({"run", "m", "--budget", "lots"}), "'lots'"));

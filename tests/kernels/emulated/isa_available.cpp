@@ -4,8 +4,7 @@
 namespace ompipe::kernels {
 
 bool isa_available(Isa isa) {
-  const bool avx2 =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   return isa == Isa::scalar || (avx2 && isa < Isa::neon);
 }
 
