@@ -12,6 +12,7 @@ const MatMulKernels kMatMulAvx2 = {
     .pack_floats = pack_floats<VecAvx2>,
     .pack_nbits = pack_nbits<VecAvx2>,
     .quantise_rows = quantise_rows<VecAvx2>,
+    .convert_rows = convert_rows<VecAvx2>,
     .floats_tile = floats_tile<VecAvx2>,
     .nbits_float_tile = nbits_float_tile<VecAvx2>,
     .nbits_int_tile = nbits_int_tile<VecAvx2>,

@@ -12,6 +12,7 @@ const MatMulKernels kMatMulScalar = {
     .pack_floats = pack_floats<VecScalar>,
     .pack_nbits = pack_nbits<VecScalar>,
     .quantise_rows = quantise_rows<VecScalar>,
+    .convert_rows = convert_rows<VecScalar>,
     .floats_tile = floats_tile<VecScalar>,
     .nbits_float_tile = nbits_float_tile<VecScalar>,
     .nbits_int_tile = nbits_int_tile<VecScalar>,
