@@ -79,7 +79,7 @@ void unpack_column(const GatherPackedArguments& a, int64_t column, float* output
       if (k < a.columns) output[k] = float(q - zero_point) * scale;
     };
     for (int unit_k = 0; unit_k < spec.block; unit_k += unit) {
-      const std::byte* nibbles = at + record.nibbles_at + unit_k * 4 + lane * 4;
+      const std::byte* nibbles = at + record.quants_at + unit_k * 4 + lane * 4;
       for (int i = 0; i < unit / 2; ++i) {
         const int both = int(nibbles[i / 4 * 32 + i % 4]);
         put(begin + unit_k + i, both & 15);

@@ -10,12 +10,15 @@ namespace {
 
 // Rough rates of one Zen 3 core, for tile sizes and predictions only: work in nanoseconds must come out right within 2
 // x.
-constexpr double kBytesPerNs = 12, kFloatOpsPerNs = 65, kIntOpsPerNs = 130, kDequantisedPerNs = 3, kQuantisedPerNs = 2;
+constexpr double kBytesPerNs = 12, kFloatOpsPerNs = 65, kIntOpsPerNs = 130, kDequantisedPerNs = 8, kQuantisedPerNs = 2;
 
 // A tile is long enough to hide its handing out and short enough that the last ones finish together.
 constexpr double kTileNs = 40'000, kMaxTileNs = 100'000;
 
 bool is_integer(const MatMulSpec& spec) { return spec.format == WeightFormat::nbits && spec.accuracy_level == 4; }
+
+// Whether a first phase brings A into the form that the tiles read.
+bool prepares_rows(const MatMulSpec& spec, ElementType type) { return is_integer(spec) || type == ElementType::f16; }
 
 int64_t panel_columns(const MatMulSpec& spec) { return is_integer(spec) ? kGroupColumns : kPanelColumns; }
 
@@ -26,7 +29,7 @@ double panel_ns(const MatMulSpec& spec, int64_t rows) {
   if (spec.format != WeightFormat::nbits) return std::max(ops / kFloatOpsPerNs, elements * 4 / kBytesPerNs);
   if (spec.accuracy_level == 0) return ops / kFloatOpsPerNs + elements / kDequantisedPerNs;
   const double bytes = elements * static_cast<double>(group_record(spec).bytes) / (kGroupColumns * spec.block);
-  return std::max(ops / kIntOpsPerNs, bytes / kBytesPerNs);
+  return std::max(ops * (spec.bits == 8 ? 2 : 1) / kIntOpsPerNs, bytes / kBytesPerNs);
 }
 
 // Rows of A that a tile passes over: as many as keep one panel below kMaxTileNs, and the quantised rows in half of L2.
@@ -59,9 +62,10 @@ void run_tile(const void* arguments, int phase, int64_t tile, std::byte* tile_sc
   const MatMulSpec& spec = args.layout->spec;
   const Isa isa = args.layout->isa;
   const Tiling tiling = tiling_of(*args.layout, args.m);
-  if (is_integer(spec) && phase == 0) {
-    const auto quantise_rows = kernel_of(isa, &MatMulKernels::quantise_rows);
-    return quantise_rows(args, tile * tiling.rows, std::min((tile + 1) * tiling.rows, args.m));
+  if (prepares_rows(spec, args.type) && phase == 0) {
+    const auto prepare =
+        kernel_of(isa, is_integer(spec) ? &MatMulKernels::quantise_rows : &MatMulKernels::convert_rows);
+    return prepare(args, tile * tiling.rows, std::min((tile + 1) * tiling.rows, args.m));
   }
   // Row blocks are the fast index: tiles that follow each other share weights.
   const int64_t row_block = tile % tiling.row_blocks, column_tile = tile / tiling.row_blocks;
@@ -79,8 +83,9 @@ void run_tile(const void* arguments, int phase, int64_t tile, std::byte* tile_sc
 
 }  // namespace
 
-int64_t shared_scratch_bytes(const PackedLayout& layout, int64_t m) {
-  return is_integer(layout.spec) ? m * quantised_row_bytes(layout.spec) : 0;
+int64_t shared_scratch_bytes(const PackedLayout& layout, int64_t m, ElementType type) {
+  if (is_integer(layout.spec)) return m * quantised_row_bytes(layout.spec);
+  return type == ElementType::f16 ? m * layout.spec.k * int64_t(sizeof(float)) : 0;
 }
 
 void pack_range(const PackedLayout& layout, const PackSources& sources, int64_t byte_begin, int64_t byte_end,
@@ -101,15 +106,16 @@ TiledCall matmul_call(const MatMulArgs& args) {
   TiledCall call;
   call.arguments = &args;
   call.run_tile = run_tile;
-  call.phase_count = is_integer(spec) ? 2 : 1;
-  call.tile_counts = is_integer(spec) ? std::array<int64_t, kMaxPhases>{tiling.row_blocks, tiles}
-                                      : std::array<int64_t, kMaxPhases>{tiles};
+  const bool prepares = prepares_rows(spec, args.type);
+  call.phase_count = prepares ? 2 : 1;
+  call.tile_counts =
+      prepares ? std::array<int64_t, kMaxPhases>{tiling.row_blocks, tiles} : std::array<int64_t, kMaxPhases>{tiles};
   call.tile_scratch_bytes =
-      2 * kMaxBlockRows * kPanelColumns * sizeof(float) +
-      (spec.format == WeightFormat::nbits && !is_integer(spec) ? 4 * kStripK * kPanelColumns * sizeof(float) : 0);
-  const double quantise_ns = is_integer(spec) ? static_cast<double>(args.m * spec.k) / kQuantisedPerNs : 0;
-  call.predicted_ns =
-      quantise_ns + panel_ns(spec, args.m) * static_cast<double>(divide_up(spec.n, panel_columns(spec)));
+      2 * kMaxBlockRows * kPanelColumns * sizeof(float) + (spec.format == WeightFormat::nbits && !is_integer(spec)
+                                                               ? kStripPanels * kStripK * kPanelColumns * sizeof(float)
+                                                               : 0);
+  const double prepare_ns = prepares ? static_cast<double>(args.m * spec.k) / kQuantisedPerNs : 0;
+  call.predicted_ns = prepare_ns + panel_ns(spec, args.m) * static_cast<double>(divide_up(spec.n, panel_columns(spec)));
   return call;
 }
 

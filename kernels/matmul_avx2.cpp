@@ -2,6 +2,7 @@
 #include "matmul_floats_impl.h"
 #include "matmul_kernels.h"
 #include "matmul_nbits_impl.h"
+#include "nbits_float_impl.h"
 #include "pack_floats_impl.h"
 #include "pack_nbits_impl.h"
 #include "vec_avx2.h"
@@ -12,6 +13,7 @@ const MatMulKernels kMatMulAvx2 = {
     .pack_floats = pack_floats<VecAvx2>,
     .pack_nbits = pack_nbits<VecAvx2>,
     .quantise_rows = quantise_rows<VecAvx2>,
+    .convert_rows = convert_rows<VecAvx2>,
     .floats_tile = floats_tile<VecAvx2>,
     .nbits_float_tile = nbits_float_tile<VecAvx2>,
     .nbits_int_tile = nbits_int_tile<VecAvx2>,

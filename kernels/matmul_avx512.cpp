@@ -2,6 +2,7 @@
 #include "matmul_floats_impl.h"
 #include "matmul_kernels.h"
 #include "matmul_nbits_impl.h"
+#include "nbits_float_impl.h"
 #include "vec_avx512.h"
 
 namespace ompipe::kernels {

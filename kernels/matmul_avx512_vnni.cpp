@@ -11,6 +11,7 @@ struct VecAvx512Vnni : VecAvx512 {
   static Dots first_dot(Bytes x, const int8_t* p) { return add_dot(_mm512_setzero_si512(), x, p); }
   static Dots add_dot(Dots sum, Bytes x, const int8_t* p) { return _mm512_dpbusd_epi32(sum, x, four_bytes(p)); }
   static Ints sum_dots(Dots sum) { return sum; }
+  static Ints sum_dots_times_16(Dots sum) { return _mm512_slli_epi32(sum, 4); }
 };
 
 }  // namespace

@@ -97,21 +97,68 @@ void multiply_panels(const float* a, int64_t lda, int64_t rows, int panels, cons
   }
 }
 
+// Rows of A as floats: A itself, or what convert_rows made of it.
+struct FloatRows {
+  const float* data;
+  int64_t stride;
+};
+template <class V>
+FloatRows float_rows(const MatMulArgs& args, int64_t row) {
+  const bool half = args.type == ElementType::f16;
+  const int64_t stride = half ? args.layout->spec.k : args.lda;
+  const void* data = half ? args.shared_scratch : args.a;
+  return {static_cast<const float*>(data) + row * stride, stride};
+}
+
+template <class V>
+void convert_rows(const MatMulArgs& args, int64_t begin, int64_t end) {
+  const int64_t k = args.layout->spec.k;
+  for (int64_t row = begin; row < end; ++row) {
+    const uint16_t* from = static_cast<const uint16_t*>(args.a) + row * args.lda;
+    float* to = reinterpret_cast<float*>(args.shared_scratch) + row * k;
+    int64_t i = 0;
+    for (; i + 8 <= k; i += 8) V::store(to + i, V::load_half(from + i));
+    for (; i < k; ++i) to[i] = V::half_to_float(from[i]);
+  }
+}
+
+// write_out for f16.
+template <class V>
+void write_halves(const MatMulArgs& args, const float* acc, int64_t acc_stride, int64_t row_begin, int64_t row_end,
+                  int64_t column, int64_t columns) {
+  const uint16_t* c = static_cast<const uint16_t*>(args.c);
+  for (int64_t row = row_begin; row < row_end; ++row, acc += acc_stride) {
+    float values[V::kLanes] = {};
+    for (int64_t j = 0; j < columns; ++j) {
+      values[j] = args.alpha * acc[j];
+      if (c == nullptr) continue;
+      const float addend = V::half_to_float(c[row * args.c_row_stride + (column + j) * args.c_column_stride]);
+      values[j] = V::scalar_fma(args.beta, addend, values[j]);
+    }
+    uint16_t halves[V::kLanes];
+    V::store_half(halves, V::load(values));
+    uint16_t* out = static_cast<uint16_t*>(args.out) + row * args.ldc + column;
+    __builtin_memcpy(out, halves, size_t(columns) * sizeof(uint16_t));
+  }
+}
+
 // out = alpha * acc + beta * c for rows [row_begin, row_end) and `columns` columns from `column`, whose sums lie
 // `acc_stride` floats a row apart.
 template <class V>
 void write_out(const MatMulArgs& args, const float* acc, int64_t acc_stride, int64_t row_begin, int64_t row_end,
                int64_t column, int64_t columns) {
+  if (args.type == ElementType::f16) return write_halves<V>(args, acc, acc_stride, row_begin, row_end, column, columns);
+  const float* c = static_cast<const float*>(args.c);
   for (int64_t row = row_begin; row < row_end; ++row, acc += acc_stride) {
-    float* out = args.out + row * args.ldc + column;
-    if (args.c == nullptr && args.alpha == 1 && columns == V::kLanes) {
+    float* out = static_cast<float*>(args.out) + row * args.ldc + column;
+    if (c == nullptr && args.alpha == 1 && columns == V::kLanes) {
       V::store(out, V::load(acc));
       continue;
     }
     for (int64_t j = 0; j < columns; ++j) {
       float value = args.alpha * acc[j];
-      if (args.c != nullptr) {
-        const float addend = args.c[row * args.c_row_stride + (column + j) * args.c_column_stride];
+      if (c != nullptr) {
+        const float addend = c[row * args.c_row_stride + (column + j) * args.c_column_stride];
         value = V::scalar_fma(args.beta, addend, value);
       }
       out[j] = value;
@@ -137,6 +184,7 @@ void write_panels(const MatMulArgs& args, const float* acc, int64_t row_begin, i
 template <class V>
 void floats_tile(const MatMulArgs& args, const TileRange& tile, std::byte* scratch) {
   const int64_t k = args.layout->spec.k, rows = tile.row_end - tile.row_begin;
+  const FloatRows a = float_rows<V>(args, tile.row_begin);
   const float* packed = reinterpret_cast<const float*>(args.packed);
   float* acc = reinterpret_cast<float*>(scratch);
   const int64_t panel_floats = k * kPanelColumns;
@@ -149,8 +197,7 @@ void floats_tile(const MatMulArgs& args, const TileRange& tile, std::byte* scrat
         (panel + panels) * kPanelColumns < args.layout->spec.n && (left > panels || tile.row_end == args.m);
     const float* next = rows > 3 && has_next ? packed + (panel + panels) * panel_floats : nullptr;
     __builtin_memset(acc, 0, panels * rows * kPanelColumns * sizeof(float));
-    multiply_panels<V>(args.a + tile.row_begin * args.lda, args.lda, rows, panels, packed + panel * panel_floats,
-                       panel_floats, k, acc, next);
+    multiply_panels<V>(a.data, a.stride, rows, panels, packed + panel * panel_floats, panel_floats, k, acc, next);
     write_panels<V>(args, acc, tile.row_begin, tile.row_end, panel, panels);
     panel += panels;
   }

@@ -9,20 +9,33 @@
 namespace ompipe::kernels {
 
 inline constexpr int kPanelColumns = 16;  // of float weights, and of a dequantised strip
-inline constexpr int kGroupColumns = 8;   // of 4-bit weights
+inline constexpr int kGroupColumns = 8;   // of nbits weights
 inline constexpr int kRowsPerTile = 6;    // of the integer micro-kernels at most, so of a tile of quantised rows
-inline constexpr int kStripK = 128;       // k at a time of dequantised strips: 8 KiB a panel, so that four fit in L1
 inline constexpr int kMaxBlockRows = 96;  // of A that one tile passes over
+
+// Of products at accuracy_level 0: rows that are multiplied by weights dequantised in registers, at most; with more,
+// elements of k in a strip (32 KiB a panel), and panels at once, at most.
+inline constexpr int kDequantisedRows = 3, kStripK = 512, kStripPanels = 2;
 
 // Bytes of one record (a group of 8 columns, one block of k) and of its parts.
 struct GroupRecord {
-  int64_t zero_points_at, nibbles_at, bytes;
+  int64_t zero_points_at, quants_at, bytes;
 };
 GroupRecord group_record(const MatMulSpec& spec);
+
+// Of one scale and one zero point in a record (0: there are none), and of one column's zero points in the file.
+inline int64_t packed_scale_bytes(const MatMulSpec& spec) {
+  return spec.scale_type == ScaleType::f16 || spec.half_scales ? 2 : 4;
+}
+int64_t packed_zero_point_bytes(const MatMulSpec& spec);
+int64_t zero_point_row_bytes(const MatMulSpec& spec);
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t blocks_of(const MatMulSpec& spec) { return divide_up(spec.k, spec.block); }
 inline int unit_of(const MatMulSpec& spec) { return spec.block < 32 ? spec.block : 32; }
+inline int64_t blob_bytes(const MatMulSpec& spec) { return int64_t{spec.block} * spec.bits / 8; }
+inline int default_zero_point(const MatMulSpec& spec) { return 1 << (spec.bits - 1); }
+inline bool has_fractions(ZeroPoints kind) { return kind == ZeroPoints::f32 || kind == ZeroPoints::f16; }
 
 // Rows and columns of the output that one tile computes. `rows` of the last block may be fewer.
 struct Tiling {
@@ -64,6 +77,8 @@ struct MatMulKernels {
   // Quantises rows [begin, end) of A into shared scratch. Row tiles of the GEMM must not be cut: begin and end are
   // bounds of row blocks.
   void (*quantise_rows)(const MatMulArgs&, int64_t begin, int64_t end) = nullptr;
+  // f16 A as floats: rows [begin, end) into shared scratch, K apart.
+  void (*convert_rows)(const MatMulArgs&, int64_t begin, int64_t end) = nullptr;
   void (*floats_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;
   void (*nbits_float_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;
   void (*nbits_int_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;

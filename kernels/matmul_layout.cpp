@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 
+#include "half.h"
 #include "matmul_kernels.h"
 #include "ompipe/kernels/matmul.h"
 
@@ -27,6 +29,25 @@ const char* format_name(WeightFormat format) {
   return "";
 }
 
+const char* scales_name(const MatMulSpec& spec) {
+  if (spec.scale_type == ScaleType::f16) return "/s16";
+  return spec.half_scales ? "/s32to16" : "/s32";
+}
+
+const char* zero_points_name(const MatMulSpec& spec) {
+  switch (spec.zero_points) {
+    case ZeroPoints::none:
+      return spec.bits == 2 ? "/zp2" : spec.bits == 4 ? "/zp8" : "/zp128";
+    case ZeroPoints::packed:
+      return "/zp";
+    case ZeroPoints::f32:
+      return "/zpf32";
+    case ZeroPoints::f16:
+      return "/zpf16";
+  }
+  return "";
+}
+
 }  // namespace
 
 const char* unsupported_reason(const MatMulSpec& spec) {
@@ -34,10 +55,7 @@ const char* unsupported_reason(const MatMulSpec& spec) {
   if (spec.k > kMaxDim || spec.n > kMaxDim || spec.k * spec.n > kMaxElements) return "K x N is too large";
   if (spec.format != WeightFormat::nbits) return nullptr;
   if (spec.bits != 2 && spec.bits != 4 && spec.bits != 8) return "bits must be 2, 4 or 8";
-  if (spec.bits != 4) return "no kernel takes weights of 2 or 8 bits";
-  if (spec.zero_points == ZeroPoints::f32 || spec.zero_points == ZeroPoints::f16) {
-    return "no kernel takes zero points with fractions";
-  }
+  if (spec.half_scales && spec.scale_type == ScaleType::f16) return "half_scales is for float32 scales";
   if (spec.block != 16 && spec.block != 32 && spec.block != 64 && spec.block != 128 && spec.block != 256) {
     return "block_size must be 16, 32, 64, 128 or 256";
   }
@@ -45,11 +63,34 @@ const char* unsupported_reason(const MatMulSpec& spec) {
   return nullptr;
 }
 
+bool scales_fit_half(const float* scales, int64_t count) {
+  return std::all_of(scales, scales + count, [](float scale) { return half_to_float(float_to_half(scale)) == scale; });
+}
+
+int64_t packed_zero_point_bytes(const MatMulSpec& spec) {
+  switch (spec.zero_points) {
+    case ZeroPoints::none:
+      return 0;
+    case ZeroPoints::packed:
+      return 1;
+    case ZeroPoints::f32:
+      return 4;
+    case ZeroPoints::f16:
+      return 2;
+  }
+  return 0;
+}
+
+int64_t zero_point_row_bytes(const MatMulSpec& spec) {
+  if (spec.zero_points == ZeroPoints::packed) return divide_up(blocks_of(spec) * spec.bits, 8);
+  return blocks_of(spec) * packed_zero_point_bytes(spec);
+}
+
 GroupRecord group_record(const MatMulSpec& spec) {
   GroupRecord record;
-  record.zero_points_at = kGroupColumns * (spec.scale_type == ScaleType::f16 ? 2 : 4);
-  record.nibbles_at = record.zero_points_at + (spec.zero_points != ZeroPoints::none ? kGroupColumns : 0);
-  record.bytes = record.nibbles_at + kGroupColumns * spec.block / 2;
+  record.zero_points_at = kGroupColumns * packed_scale_bytes(spec);
+  record.quants_at = record.zero_points_at + kGroupColumns * packed_zero_point_bytes(spec);
+  record.bytes = record.quants_at + kGroupColumns * blob_bytes(spec);
   return record;
 }
 
@@ -60,9 +101,9 @@ std::optional<PackedLayout> make_layout(const MatMulSpec& spec, Isa isa) {
   layout.isa = isa;
   if (spec.format == WeightFormat::nbits) {
     const int64_t blocks = blocks_of(spec);
-    layout.source_bytes = spec.n * blocks * (spec.block / 2);
+    layout.source_bytes = spec.n * blocks * blob_bytes(spec);
     layout.scales_bytes = spec.n * blocks * (spec.scale_type == ScaleType::f16 ? 2 : 4);
-    layout.zero_points_bytes = spec.zero_points != ZeroPoints::none ? spec.n * divide_up(blocks, 2) : 0;
+    layout.zero_points_bytes = spec.n * zero_point_row_bytes(spec);
     layout.packed_bytes = divide_up(spec.n, kGroupColumns) * blocks * group_record(spec).bytes;
   } else {
     layout.source_bytes = spec.k * spec.n * (spec.format == WeightFormat::f32 ? 4 : 2);
@@ -88,8 +129,7 @@ KeyText layout_key_text(const PackedLayout& layout) {
   KeyText key;
   key << format_name(spec.format);
   if (spec.format == WeightFormat::nbits) {
-    key << spec.bits << "/b" << spec.block << (spec.scale_type == ScaleType::f16 ? "/s16" : "/s32");
-    key << (spec.zero_points != ZeroPoints::none ? "/zp" : "/zp8") << "/groups" << kGroupColumns;
+    key << spec.bits << "/b" << spec.block << scales_name(spec) << zero_points_name(spec) << "/groups" << kGroupColumns;
   } else {
     key << (spec.trans_b ? "/nk" : "/kn") << "/panels" << kPanelColumns;
   }

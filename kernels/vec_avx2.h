@@ -34,6 +34,23 @@ struct VecAvx2 {
   }
 
   static __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+  // `bytes` bytes, 4, 8 or 16, and zeros.
+  template <int bytes>
+  static __m128i load_unit(const void* p) {
+    if constexpr (bytes == 4) return _mm_loadu_si32(p);
+    if constexpr (bytes == 8) return load_64(p);
+    return load_128(p);
+  }
+  // 16 bytes of each of eight columns, i and i + 4 in row i, as four vectors of 4 bytes a column.
+  static void store_columns(const __m256i (&rows)[4], std::byte* out) {
+    const __m256i low01 = _mm256_unpacklo_epi32(rows[0], rows[1]), low23 = _mm256_unpacklo_epi32(rows[2], rows[3]);
+    const __m256i high01 = _mm256_unpackhi_epi32(rows[0], rows[1]), high23 = _mm256_unpackhi_epi32(rows[2], rows[3]);
+    __m256i* to = reinterpret_cast<__m256i*>(out);
+    _mm256_storeu_si256(to, _mm256_unpacklo_epi64(low01, low23));
+    _mm256_storeu_si256(to + 1, _mm256_unpackhi_epi64(low01, low23));
+    _mm256_storeu_si256(to + 2, _mm256_unpacklo_epi64(high01, high23));
+    _mm256_storeu_si256(to + 3, _mm256_unpackhi_epi64(high01, high23));
+  }
   static __m128i load_64(const void* p) { return _mm_loadl_epi64(static_cast<const __m128i*>(p)); }
   static float half_to_float(uint16_t half) { return _cvtsh_ss(half); }
   static Floats load_half(const void* p) { return _mm256_cvtph_ps(load_128(p)); }
@@ -41,9 +58,14 @@ struct VecAvx2 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_128(p)), 16));
   }
 
+  static void store_half(void* p, Floats x) {
+    _mm_storeu_si128(static_cast<__m128i*>(p), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+  }
+
   static Ints int_broadcast(int32_t x) { return _mm256_set1_epi32(x); }
   static Ints load_bytes_as_ints(const void* p) { return _mm256_cvtepu8_epi32(load_64(p)); }
   static Floats to_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
+  static Ints int_add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
   static Ints int_sub(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
   static Ints int_mul_small(Ints a, Ints b) { return _mm256_madd_epi16(a, b); }
 
@@ -51,9 +73,14 @@ struct VecAvx2 {
   static Bytes low_nibbles(Bytes x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
   static Bytes high_nibbles(Bytes x) { return _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(15)); }
   template <int index>
+  static Bytes bit_pairs(Bytes x) {
+    return _mm256_and_si256(_mm256_srli_epi16(x, 2 * index), _mm256_set1_epi8(3));
+  }
+  template <int index>
   static Ints byte_of_lanes(Bytes x) {
-    if constexpr (index == 3) return _mm256_srli_epi32(x, 24);
-    return _mm256_and_si256(_mm256_srli_epi32(x, 8 * index), _mm256_set1_epi32(255));
+    constexpr int zeros = int(0x80808000);  // bytes of a selector with the sign bit set
+    return _mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(_mm_set_epi32(zeros | (12 + index), zeros | (8 + index),
+                                                                            zeros | (4 + index), zeros | index)));
   }
 
   // vpmaddubsw saturates above 32767; two products of a nibble and an int8 stay below 3841.
@@ -68,6 +95,8 @@ struct VecAvx2 {
   static Dots first_dot(Bytes x, const int8_t* p) { return dot_pairs(x, p); }
   static Dots add_dot(Dots sum, Bytes x, const int8_t* p) { return short_add(sum, dot_pairs(x, p)); }
   static Ints sum_dots(Dots sum) { return sum_pairs(sum); }
+
+  static Ints sum_dots_times_16(Shorts x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(16)); }
 
   static float max_magnitude(const float* p, int count) {
     __m256i largest = _mm256_setzero_si256();
@@ -112,14 +141,42 @@ struct VecAvx2 {
       const __m256i second = unit == 16 ? _mm256_srli_si256(first, 8) : _mm256_unpackhi_epi8(even, odd);
       rows[i] = _mm256_or_si256(first, _mm256_slli_epi16(second, 4));
     }
-    const __m256i low01 = _mm256_unpacklo_epi32(rows[0], rows[1]), low23 = _mm256_unpacklo_epi32(rows[2], rows[3]);
+    if constexpr (unit == 32) return store_columns(rows, unit_out);
+    const __m256i pairs01 = _mm256_unpacklo_epi32(rows[0], rows[1]), pairs23 = _mm256_unpacklo_epi32(rows[2], rows[3]);
     __m256i* out = reinterpret_cast<__m256i*>(unit_out);
-    _mm256_storeu_si256(out, _mm256_unpacklo_epi64(low01, low23));
-    _mm256_storeu_si256(out + 1, _mm256_unpackhi_epi64(low01, low23));
-    if constexpr (unit == 32) {
-      const __m256i high01 = _mm256_unpackhi_epi32(rows[0], rows[1]), high23 = _mm256_unpackhi_epi32(rows[2], rows[3]);
-      _mm256_storeu_si256(out + 2, _mm256_unpacklo_epi64(high01, high23));
-      _mm256_storeu_si256(out + 3, _mm256_unpackhi_epi64(high01, high23));
+    _mm256_storeu_si256(out, _mm256_unpacklo_epi64(pairs01, pairs23));
+    _mm256_storeu_si256(out + 1, _mm256_unpackhi_epi64(pairs01, pairs23));
+  }
+  template <int unit>
+  static void interleave_pairs(const std::byte* columns, int64_t stride, std::byte* out) {
+    __m256i rows[4];  // of columns i and i + 4
+    for (int i = 0; i < 4; ++i) {
+      const __m256i both =
+          _mm256_set_m128i(load_unit<unit / 4>(columns + (i + 4) * stride), load_unit<unit / 4>(columns + i * stride));
+      // Elements in order, one a byte: 0 to 15 and 16 to 31.
+      const __m256i even = _mm256_unpacklo_epi8(bit_pairs<0>(both), bit_pairs<1>(both));
+      const __m256i odd = _mm256_unpacklo_epi8(bit_pairs<2>(both), bit_pairs<3>(both));
+      __m256i first = _mm256_unpacklo_epi16(even, odd);
+      if constexpr (unit == 32) {
+        first = _mm256_or_si256(first, _mm256_slli_epi16(_mm256_unpackhi_epi16(even, odd), 4));
+      } else {
+        first = _mm256_or_si256(first, _mm256_slli_epi16(_mm256_srli_si256(first, 8), 4));
+      }
+      rows[i] = _mm256_or_si256(first, _mm256_slli_epi16(_mm256_srli_si256(first, unit / 4), 2));
+    }
+    const __m256i pairs01 = _mm256_unpacklo_epi32(rows[0], rows[1]), pairs23 = _mm256_unpacklo_epi32(rows[2], rows[3]);
+    __m256i* to = reinterpret_cast<__m256i*>(out);
+    _mm256_storeu_si256(to, _mm256_unpacklo_epi64(pairs01, pairs23));
+    if constexpr (unit == 32) _mm256_storeu_si256(to + 1, _mm256_unpackhi_epi64(pairs01, pairs23));
+  }
+  template <int unit>
+  static void interleave_bytes(const std::byte* columns, int64_t stride, std::byte* out) {
+    for (int k = 0; k < unit; k += 16, out += 128) {
+      __m256i rows[4];  // 16 bytes of columns i and i + 4
+      for (int i = 0; i < 4; ++i) {
+        rows[i] = _mm256_set_m128i(load_128(columns + (i + 4) * stride + k), load_128(columns + i * stride + k));
+      }
+      store_columns(rows, out);
     }
   }
 

@@ -32,17 +32,25 @@ struct VecAvx512 {
     return _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)));
   }
 
+  static float half_to_float(uint16_t half) { return _cvtsh_ss(half); }
   static __m128i load_64(const void* p) { return _mm_loadl_epi64(static_cast<const __m128i*>(p)); }
   static Floats load_half(const void* p, const void* q) {
     const __m128i low = _mm_loadu_si128(static_cast<const __m128i*>(p));
     return _mm512_cvtph_ps(
         _mm256_inserti128_si256(_mm256_castsi128_si256(low), _mm_loadu_si128(static_cast<const __m128i*>(q)), 1));
   }
+  static void store_half(void* p, Floats x) {
+    const __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1));
+    __m128i* to = static_cast<__m128i*>(p);
+    _mm_storeu_si128(to, _mm256_cvtps_ph(_mm512_castps512_ps256(x), _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128(to + 1, _mm256_cvtps_ph(high, _MM_FROUND_TO_NEAREST_INT));
+  }
   static Ints int_broadcast(int32_t x) { return _mm512_set1_epi32(x); }
   static Ints load_bytes_as_ints(const void* p, const void* q) {
     return _mm512_cvtepu8_epi32(_mm_unpacklo_epi64(load_64(p), load_64(q)));
   }
   static Floats to_floats(Ints x) { return _mm512_cvtepi32_ps(x); }
+  static Ints int_add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
   static Ints int_sub(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
   static Ints int_mul_small(Ints a, Ints b) { return _mm512_madd_epi16(a, b); }
 
@@ -53,6 +61,10 @@ struct VecAvx512 {
   static Bytes low_nibbles(Bytes x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
   static Bytes high_nibbles(Bytes x) { return low_nibbles(_mm512_srli_epi16(x, 4)); }
   template <int index>
+  static Bytes bit_pairs(Bytes x) {
+    return _mm512_and_si512(_mm512_srli_epi16(x, 2 * index), _mm512_set1_epi8(3));
+  }
+  template <int index>
   static Ints byte_of_lanes(Bytes x) {
     if constexpr (index == 3) return _mm512_srli_epi32(x, 24);
     return _mm512_and_si512(_mm512_srli_epi32(x, 8 * index), _mm512_set1_epi32(255));
@@ -62,6 +74,7 @@ struct VecAvx512 {
   static Dots first_dot(Bytes x, const int8_t* p) { return _mm512_maddubs_epi16(x, four_bytes(p)); }
   static Dots add_dot(Dots sum, Bytes x, const int8_t* p) { return _mm512_add_epi16(sum, first_dot(x, p)); }
   static Ints sum_dots(Dots sum) { return _mm512_madd_epi16(sum, _mm512_set1_epi16(1)); }
+  static Ints sum_dots_times_16(Dots sum) { return _mm512_madd_epi16(sum, _mm512_set1_epi16(16)); }
 
   static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 

@@ -14,6 +14,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "half.h"
+
 namespace ompipe::kernels {
 namespace {
 
@@ -71,15 +73,7 @@ struct VecScalar {
 
   static float scalar_fma(float a, float b, float c) { return std::fma(a, b, c); }
 
-  // Exact for every finite value; NaN stays NaN.
-  static float half_to_float(uint16_t half) {
-    const uint32_t sign = uint32_t(half & 0x8000) << 16, exponent = (half >> 10) & 31, mantissa = half & 0x3ff;
-    if (exponent == 31)
-      return std::bit_cast<float>(sign | 0x7f800000 | mantissa << 13 | (mantissa != 0 ? 0x400000 : 0));
-    if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-    return sign != 0 ? -magnitude : magnitude;
-  }
+  static float half_to_float(uint16_t half) { return kernels::half_to_float(half); }
   static Floats load_half(const void* p) {
     uint16_t halves[8];
     std::memcpy(halves, p, sizeof halves);
@@ -89,6 +83,13 @@ struct VecScalar {
     uint16_t halves[8];
     std::memcpy(halves, p, sizeof halves);
     return each<Floats>([&](size_t i) { return std::bit_cast<float>(uint32_t(halves[i]) << 16); });
+  }
+
+  // Eight floats to halves, rounded to nearest even.
+  static void store_half(void* p, Floats x) {
+    uint16_t halves[8];
+    for (size_t i = 0; i < 8; ++i) halves[i] = float_to_half(x.lane[i]);
+    std::memcpy(p, halves, sizeof halves);
   }
 
   static Ints int_broadcast(int32_t x) {
@@ -102,6 +103,9 @@ struct VecScalar {
   }
   static Floats to_floats(Ints x) {
     return each<Floats>([&](size_t i) { return static_cast<float>(x.lane[i]); });
+  }
+  static Ints int_add(Ints a, Ints b) {
+    return each<Ints>([&](size_t i) { return a.lane[i] + b.lane[i]; });
   }
   static Ints int_sub(Ints a, Ints b) {
     return each<Ints>([&](size_t i) { return a.lane[i] - b.lane[i]; });
@@ -122,7 +126,12 @@ struct VecScalar {
   static Bytes high_nibbles(Bytes x) {
     return each<Bytes>([&](size_t i) { return x.lane[i] >> 4; });
   }
-  // Byte `index` of each of the eight 32-bit lanes, widened; the bytes are nibbles.
+  // Bits 2 * index and 2 * index + 1 of each byte.
+  template <int index>
+  static Bytes bit_pairs(Bytes x) {
+    return each<Bytes>([&](size_t i) { return x.lane[i] >> (2 * index) & 3; });
+  }
+  // Byte `index` of each of the eight 32-bit lanes, widened.
   template <int index>
   static Ints byte_of_lanes(Bytes x) {
     return each<Ints>([&](size_t i) { return x.lane[4 * i + index]; });
@@ -149,6 +158,10 @@ struct VecScalar {
   static Dots add_dot(Dots sum, Bytes x, const int8_t* p) { return short_add(sum, dot_pairs(x, p)); }
   static Ints sum_dots(Dots sum) { return sum_pairs(sum); }
 
+  static Ints sum_dots_times_16(Shorts x) {
+    return each<Ints>([&](size_t i) { return 16 * (x.lane[2 * i] + x.lane[2 * i + 1]); });
+  }
+
   // The largest |x| of 8 * count floats as the bits of a float; a NaN is larger than all else.
   static float max_magnitude(const float* p, int count) {
     uint32_t largest = 0;
@@ -172,6 +185,24 @@ struct VecScalar {
     for (int column = 0; column < 8; ++column) {
       const auto nibble = [&](int k) { return columns[column * stride + k / 2] >> (k % 2 * 4) & std::byte{15}; };
       for (int k = 0; k < unit / 2; ++k) out[k / 4 * 32 + column * 4 + k % 4] = nibble(k) | nibble(unit / 2 + k) << 4;
+    }
+  }
+
+  // The same of elements of 2 bits, and of 8.
+  template <int unit>
+  static void interleave_pairs(const std::byte* columns, int64_t stride, std::byte* out) {
+    for (int column = 0; column < 8; ++column) {
+      const auto pair = [&](int k) { return columns[column * stride + k / 4] >> (k % 4 * 2) & std::byte{3}; };
+      for (int k = 0; k < unit / 4; ++k) {
+        out[k / 4 * 32 + column * 4 + k % 4] =
+            pair(k) | pair(unit / 4 + k) << 2 | pair(unit / 2 + k) << 4 | pair(3 * unit / 4 + k) << 6;
+      }
+    }
+  }
+  template <int unit>
+  static void interleave_bytes(const std::byte* columns, int64_t stride, std::byte* out) {
+    for (int column = 0; column < 8; ++column) {
+      for (int k = 0; k < unit; ++k) out[k / 4 * 32 + column * 4 + k % 4] = columns[column * stride + k];
     }
   }
 

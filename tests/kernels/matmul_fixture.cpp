@@ -18,19 +18,6 @@ void append(std::vector<std::byte>& bytes, const void* value, size_t size) {
   bytes.insert(bytes.end(), from, from + size);
 }
 
-// Halves of moderate size, zero and both signs among them; subnormal ones too.
-uint16_t random_half(std::mt19937& random) {
-  const uint32_t exponent = random() % 8 == 0 ? 0 : 10 + random() % 6;
-  return static_cast<uint16_t>((random() & 0x8000) | exponent << 10 | (random() & 0x3ff));
-}
-
-float half_value(uint16_t half) {
-  const int exponent = (half >> 10) & 31, mantissa = half & 0x3ff;
-  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
-                                        : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
-  return (half & 0x8000) != 0 ? -magnitude : magnitude;
-}
-
 void fill_floats(Weights& weights, std::mt19937& random) {
   const MatMulSpec& spec = weights.spec;
   weights.values.resize(spec.k * spec.n);
@@ -49,43 +36,90 @@ void fill_floats(Weights& weights, std::mt19937& random) {
   }
 }
 
+// Element i of `bits` bits, low bits first.
+int element(const std::byte* bytes, int64_t i, int bits) {
+  return static_cast<int>(bytes[i * bits / 8]) >> (i * bits % 8) & ((1 << bits) - 1);
+}
+
+// Appends a scale or zero point of at most 11 significant bits, as a float or a half, and returns it.
+float append_half(std::vector<std::byte>& bytes, uint16_t half, bool as_half) {
+  const float value = half_value(half);
+  if (as_half) {
+    append(bytes, &half, 2);
+  } else {
+    append(bytes, &value, 4);
+  }
+  return value;
+}
+
+float append_scale(Weights& weights, std::mt19937& random) {
+  const MatMulSpec& spec = weights.spec;
+  const bool half = spec.scale_type == ScaleType::f16;
+  if (half || spec.half_scales) return append_half(weights.scales, random_half(random), half);
+  const float scale = std::uniform_real_distribution<float>(-0.2f, 0.2f)(random);
+  append(weights.scales, &scale, 4);
+  return scale;
+}
+
+// Of block `block` of column n; appended if it isn't packed.
+float zero_point_of(Weights& weights, int64_t n, int64_t block, std::mt19937& random) {
+  const MatMulSpec& spec = weights.spec;
+  const int64_t blocks = (spec.k + spec.block - 1) / spec.block;
+  switch (spec.zero_points) {
+    case ZeroPoints::none:
+      break;
+    case ZeroPoints::packed:
+      return static_cast<float>(
+          element(weights.zero_points.data() + n * ((blocks * spec.bits + 7) / 8), block, spec.bits));
+    case ZeroPoints::f32: {
+      const float value = std::uniform_real_distribution<float>(0, static_cast<float>(1 << spec.bits))(random);
+      append(weights.zero_points, &value, 4);
+      return value;
+    }
+    case ZeroPoints::f16:
+      return append_half(weights.zero_points, random_half(random), true);
+  }
+  return static_cast<float>(1 << (spec.bits - 1));
+}
+
 void fill_nbits(Weights& weights, std::mt19937& random) {
   const MatMulSpec& spec = weights.spec;
-  const int64_t blocks = (spec.k + spec.block - 1) / spec.block, pairs = (blocks + 1) / 2;
+  const int64_t blocks = (spec.k + spec.block - 1) / spec.block, blob = spec.block * spec.bits / 8;
   weights.values.resize(spec.k * spec.n);
   weights.quants.resize(spec.k * spec.n);
   weights.block_scales.resize(blocks * spec.n);
-  weights.b.resize(spec.n * blocks * spec.block / 2);
+  weights.block_zeros.resize(blocks * spec.n);
+  weights.b.resize(spec.n * blocks * blob);
   for (auto& byte : weights.b) byte = static_cast<std::byte>(random());  // those past K too: they must not count
-  if (spec.zero_points != ZeroPoints::none) weights.zero_points.resize(spec.n * pairs);
+  if (spec.zero_points == ZeroPoints::packed) weights.zero_points.resize(spec.n * ((blocks * spec.bits + 7) / 8));
   for (auto& byte : weights.zero_points) byte = static_cast<std::byte>(random());
   for (int64_t n = 0; n < spec.n; ++n) {
     for (int64_t block = 0; block < blocks; ++block) {
-      const uint16_t half = random_half(random);
-      const float scale = spec.scale_type == ScaleType::f16
-                              ? half_value(half)
-                              : std::uniform_real_distribution<float>(-0.2f, 0.2f)(random);
-      if (spec.scale_type == ScaleType::f16) {
-        append(weights.scales, &half, 2);
-      } else {
-        append(weights.scales, &scale, 4);
-      }
+      const float scale = append_scale(weights, random), zero_point = zero_point_of(weights, n, block, random);
       weights.block_scales[block * spec.n + n] = scale;
-      int zero_point = 8;
-      if (spec.zero_points != ZeroPoints::none) {
-        zero_point = static_cast<int>(weights.zero_points[n * pairs + block / 2]) >> (block % 2 * 4) & 15;
-      }
+      weights.block_zeros[block * spec.n + n] = zero_point;
       for (int64_t k = block * spec.block; k < std::min(spec.k, (block + 1) * spec.block); ++k) {
-        const auto byte = weights.b[(n * blocks + block) * spec.block / 2 + k % spec.block / 2];
-        const int quant = (static_cast<int>(byte) >> (k % 2 * 4) & 15) - zero_point;
+        const int quant = element(weights.b.data() + (n * blocks + block) * blob, k % spec.block, spec.bits);
         weights.quants[k * spec.n + n] = quant;
-        weights.values[k * spec.n + n] = static_cast<float>(quant) * scale;
+        weights.values[k * spec.n + n] = (static_cast<float>(quant) - zero_point) * scale;
       }
     }
   }
 }
 
 }  // namespace
+
+uint16_t random_half(std::mt19937& random) {
+  const uint32_t exponent = random() % 8 == 0 ? 0 : 10 + random() % 6;
+  return static_cast<uint16_t>((random() & 0x8000) | exponent << 10 | (random() & 0x3ff));
+}
+
+float half_value(uint16_t half) {
+  const int exponent = (half >> 10) & 31, mantissa = half & 0x3ff;
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                                        : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
+  return (half & 0x8000) != 0 ? -magnitude : magnitude;
+}
 
 Buffer::Buffer(int64_t size) : size_(size), storage_(size + kAlignmentBytes + kGuardBytes, std::byte{0xff}) {
   offset_ = (kAlignmentBytes - reinterpret_cast<uintptr_t>(storage_.data()) % kAlignmentBytes) % kAlignmentBytes;
@@ -113,7 +147,7 @@ Weights make_weights(const MatMulSpec& spec, uint32_t seed) {
 }
 
 int64_t cut_unit(const MatMulSpec& spec) {
-  if (spec.format == WeightFormat::nbits) return spec.block / 2;
+  if (spec.format == WeightFormat::nbits) return spec.block * spec.bits / 8;
   return spec.format == WeightFormat::f32 ? 4 : 2;
 }
 
@@ -144,7 +178,7 @@ std::vector<float> random_floats(int64_t count, std::mt19937& random) {
 }
 
 void run(MatMulArgs args, Order order) {
-  Buffer shared(shared_scratch_bytes(*args.layout, args.m));
+  Buffer shared(shared_scratch_bytes(*args.layout, args.m, args.type));
   args.shared_scratch = shared.data();
   const TiledCall call = matmul_call(args);
   for (int phase = 0; phase < call.phase_count; ++phase) {
@@ -176,10 +210,15 @@ float integer_chain(const Weights& weights, const float* a, int64_t n) {
     float largest = 0;
     for (int64_t i = k; i < end; ++i) largest = std::max(largest, std::fabs(a[i]));
     const float inverse = largest > 0 ? 127 / largest : 0;
-    int dot = 0;
-    for (int64_t i = k; i < end; ++i)
-      dot += static_cast<int>(std::nearbyint(a[i] * inverse)) * weights.quants[i * spec.n + n];
-    sum = std::fma(static_cast<float>(dot) * (largest / 127), weights.block_scales[k / spec.block * spec.n + n], sum);
+    int dot = 0, total = 0;
+    for (int64_t i = k; i < end; ++i) {
+      const int q = static_cast<int>(std::nearbyint(a[i] * inverse));
+      dot += q * weights.quants[i * spec.n + n];
+      total += q;
+    }
+    const float zero_point = weights.block_zeros[k / spec.block * spec.n + n];
+    const float value = std::fma(zero_point, static_cast<float>(-total), static_cast<float>(dot));
+    sum = std::fma(value * (largest / 127), weights.block_scales[k / spec.block * spec.n + n], sum);
   }
   return sum;
 }

@@ -31,7 +31,8 @@ struct Weights {
   MatMulSpec spec;
   std::vector<std::byte> b, scales, zero_points;
   std::vector<float> values;        // [K, N]: what the float kernels multiply by
-  std::vector<int> quants;          // [K, N], q - zero point; nbits only
+  std::vector<int> quants;          // [K, N], q; nbits only
+  std::vector<float> block_zeros;   // [blocks, N], zero points; nbits only
   std::vector<float> block_scales;  // [blocks, N]; nbits only
 };
 
@@ -43,6 +44,10 @@ Buffer pack(const PackedLayout& layout, const Weights& weights, std::vector<int6
 
 // Bytes between which B may be cut.
 int64_t cut_unit(const MatMulSpec& spec);
+
+// Halves of moderate size, zero, both signs and subnormal ones among them; and what a half is.
+uint16_t random_half(std::mt19937& random);
+float half_value(uint16_t half);
 
 // Uniform in [-1, 1).
 std::vector<float> random_floats(int64_t count, std::mt19937& random);

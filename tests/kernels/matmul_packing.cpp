@@ -21,6 +21,17 @@ std::vector<MatMulSpec> specs() {
         for (bool trans_b : {false, true}) all.push_back({.format = format, .k = k, .n = n, .trans_b = trans_b});
       }
       for (int block : {16, 32, 64}) {
+        for (int bits : {2, 8}) {
+          for (ZeroPoints zero_points : {ZeroPoints::none, ZeroPoints::packed, ZeroPoints::f32, ZeroPoints::f16}) {
+            all.push_back({.format = WeightFormat::nbits,
+                           .k = 3 * k,
+                           .n = n,
+                           .bits = bits,
+                           .block = block,
+                           .zero_points = zero_points,
+                           .half_scales = zero_points == ZeroPoints::f32});
+          }
+        }
         for (bool zero_points : {false, true}) {
           all.push_back({.format = WeightFormat::nbits,
                          .k = 3 * k,
@@ -53,6 +64,8 @@ TEST_CASE("the packed bytes are the same for every cutting, order and ISA, and n
     CAPTURE(static_cast<int>(spec.format));
     CAPTURE(spec.trans_b);
     CAPTURE(spec.block);
+    CAPTURE(spec.bits);
+    CAPTURE(static_cast<int>(spec.zero_points));
     const Weights weights = make_weights(spec, random());
     const PackedLayout layout = make_layout(spec, Isa::scalar).value();
     const Buffer whole = pack(layout, weights);
@@ -109,11 +122,11 @@ TEST_CASE("4-bit records hold scales, zero points and nibbles where the header s
     const std::byte* record = packed.data() + block * (32 + 8 + 128);
     for (int64_t n = 0; n < 8; ++n) {
       CHECK(reinterpret_cast<const float*>(record)[n] == weights.block_scales[block * 8 + n]);
-      const int zero_point = static_cast<int>(record[32 + n]);
+      CHECK(static_cast<float>(static_cast<int>(record[32 + n])) == weights.block_zeros[block * 8 + n]);
       for (int64_t k = 0; k < 16; ++k) {
         const int byte = static_cast<int>(record[40 + k / 4 * 32 + n * 4 + k % 4]);
-        CHECK((byte & 15) - zero_point == weights.quants[(block * 32 + k) * 8 + n]);
-        CHECK((byte >> 4) - zero_point == weights.quants[(block * 32 + 16 + k) * 8 + n]);
+        CHECK((byte & 15) == weights.quants[(block * 32 + k) * 8 + n]);
+        CHECK((byte >> 4) == weights.quants[(block * 32 + 16 + k) * 8 + n]);
       }
     }
   }
@@ -121,7 +134,7 @@ TEST_CASE("4-bit records hold scales, zero points and nibbles where the header s
 
 TEST_CASE("layout keys differ exactly where packed bytes do") {
   const MatMulSpec nbits = {.format = WeightFormat::nbits, .k = 64, .n = 16};
-  std::vector<MatMulSpec> different(8, nbits);
+  std::vector<MatMulSpec> different(13, nbits);
   different[1].block = 64;
   different[2].zero_points = ZeroPoints::packed;
   different[3].scale_type = ScaleType::f16;
@@ -129,6 +142,11 @@ TEST_CASE("layout keys differ exactly where packed bytes do") {
   different[5].n = 24;
   different[6] = {.format = WeightFormat::f32, .k = 64, .n = 16};
   different[7] = {.format = WeightFormat::f32, .k = 64, .n = 16, .trans_b = true};
+  different[8].bits = 8;
+  different[9].bits = 2;
+  different[10].zero_points = ZeroPoints::f32;
+  different[11].zero_points = ZeroPoints::f16;
+  different[12].half_scales = true;
   std::set<std::string> keys;
   for (const MatMulSpec& spec : different) keys.insert(layout_key(make_layout(spec, Isa::scalar).value()));
   CHECK(keys.size() == different.size());
@@ -139,7 +157,7 @@ TEST_CASE("layout keys differ exactly where packed bytes do") {
 }
 
 TEST_CASE("what can't be packed is refused with a reason") {
-  std::vector<MatMulSpec> bad(10, MatMulSpec{.format = WeightFormat::nbits, .k = 64, .n = 16});
+  std::vector<MatMulSpec> bad(8, MatMulSpec{.format = WeightFormat::nbits, .k = 64, .n = 16});
   bad[0].block = 48;
   bad[1].block = 8;
   bad[2].accuracy_level = 2;
@@ -147,9 +165,8 @@ TEST_CASE("what can't be packed is refused with a reason") {
   bad[4].n = -1;
   bad[5].k = bad[5].n = int64_t{1} << 29;
   bad[6].bits = 3;
-  bad[7].bits = 8;
-  bad[8].zero_points = ZeroPoints::f32;
-  bad[9].zero_points = ZeroPoints::f16;
+  bad[7].half_scales = true;
+  bad[7].scale_type = ScaleType::f16;
   for (const MatMulSpec& spec : bad) {
     CHECK(unsupported_reason(spec) != nullptr);
     CHECK_FALSE(make_layout(spec, Isa::scalar).has_value());

@@ -3,11 +3,12 @@
 // Life of a weight: describe it (MatMulSpec), learn its packed size (make_layout), pack it in ranges while it is read
 // (pack_range), multiply by it (matmul_call). Nothing here allocates, locks, starts threads or throws.
 //
-// Bits. With float weights, and with 4-bit weights at accuracy_level 0 (w = (q - zero point) * scale, rounded once),
-// every output is one chain of fused multiply-adds in rising k from 0. At accuracy_level 4 rows of A are quantised to
-// int8 in blocks of min(block, 32) elements (s = max|a| / 127, round to nearest even); within such a block the dot
-// product is an exact integer, and over the blocks each output is one chain fma(float(dot) * s, scale, sum). All ISAs
-// give the same bits.
+// Bits. With float weights, and with nbits at accuracy_level 0 (w = (q - zero point) * scale; the difference, exact
+// unless the zero point has a fraction, and the product are each rounded once), every output is one chain of fused
+// multiply-adds in rising k from 0. At accuracy_level 4 rows of A are quantised to int8 in blocks of min(block, 32)
+// elements (s = max|a| / 127, round to nearest even); within such a block the dot product is an exact integer, and over
+// the blocks each output is one chain fma(d * s, scale, sum), where d is float(dot of q - zero point), or with a
+// fractional zero point fma(zero point, -float(sum of a), float(dot of q)). All ISAs give the same bits.
 #pragma once
 
 #include <array>
@@ -17,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include "ompipe/kernels/element_type.h"
 #include "ompipe/kernels/isa.h"
 #include "ompipe/kernels/tiles.h"
 
@@ -30,7 +32,7 @@ enum class WeightFormat {
   bf16,
 };
 
-// The type of MatMulNBits' scales in the file. They are kept as they are.
+// The type of MatMulNBits' scales in the file. They are kept as they are, unless half_scales.
 enum class ScaleType { f32, f16 };
 
 // MatMulNBits' zero points, one a column and block of k. none: 2^(bits - 1).
@@ -51,7 +53,11 @@ struct MatMulSpec {
   int accuracy_level = 0;  // 0 or 4
   ZeroPoints zero_points = ZeroPoints::none;
   ScaleType scale_type = ScaleType::f32;
+  bool half_scales = false;  // packs float32 scales as float16; only if scales_fit_half, else they are rounded
 };
+
+// Whether each of `count` float32 scales is a float16 (a NaN is none). Any thread.
+bool scales_fit_half(const float* scales, int64_t count);
 
 // Null if the kernels can pack and multiply this, else a static text that says what they can't.
 const char* unsupported_reason(const MatMulSpec& spec);
@@ -60,10 +66,10 @@ const char* unsupported_reason(const MatMulSpec& spec);
 // every ISA and accuracy level.
 //
 // Packed floats: panels of 16 columns, k-major: element (k, n) is float 16 * (k + K * (n / 16)) + n % 16.
-// Packed 4-bit: groups of 8 columns; in a group one record a block of k: 8 scales, then 8 zero points of one byte if
-// there are any, then the nibbles, in units of U = min(block, 32) elements of k and vectors of 32 bytes: byte 4 *
-// column + i of vector v holds k = 4 * v + i in its low nibble and k = U / 2 + 4 * v + i in its high one. So one load
-// serves 8 columns.
+// Packed nbits: groups of 8 columns; in a group one record a block of k: 8 scales, then 8 zero points if there are any
+// (packed ones widened to a byte, others as they are in the file), then the elements, in units of U = min(block, 32)
+// elements of k and vectors of 32 bytes. Byte 4 * column + i of vector v holds k = p * U * bits / 8 + 4 * v + i in its
+// bits from p * bits, for p = 0 .. 8 / bits - 1. So one load serves 8 columns.
 struct PackedLayout {
   MatMulSpec spec;
   Isa isa = Isa::scalar;
@@ -106,26 +112,31 @@ void pack_range(const PackedLayout& layout, const PackSources& sources, int64_t 
                 std::byte* packed);
 
 // One product: out[m, n] = alpha * (A * B)[m, n] + beta * c[m, n]. All memory is the caller's and outlives the call.
+//
+// `type` is that of a, c and out: f32, or f16. Products of f16 are computed as those of f32 and rounded to nearest even
+// when they are written.
 struct MatMulArgs {
+  ElementType type = ElementType::f32;
   const PackedLayout* layout = nullptr;
   const std::byte* packed = nullptr;
   int64_t m = 0;
-  const float* a = nullptr;  // [m, K], rows `lda` elements apart; any float alignment
+  const void* a = nullptr;  // [m, K], rows `lda` elements apart; aligned as an element
   int64_t lda = 0;
-  float* out = nullptr;  // [m, N], rows `ldc` elements apart; must not overlap the inputs
+  void* out = nullptr;  // [m, N], rows `ldc` elements apart; must not overlap the inputs
   int64_t ldc = 0;
   // The bias of MatMulNBits (strides 0, 1) or Gemm's C with its broadcasting strides, in elements. Null: none.
-  const float* c = nullptr;
+  const void* c = nullptr;
   int64_t c_row_stride = 0, c_column_stride = 1;
   float alpha = 1, beta = 1;
   std::byte* shared_scratch = nullptr;  // shared_scratch_bytes, aligned; one for all tiles of the call
 };
 
-// Bytes that all tiles of one call share (accuracy_level 4: the quantised A). Never falls as `m` rises. 0 is possible.
-int64_t shared_scratch_bytes(const PackedLayout& layout, int64_t m);
+// Bytes that all tiles of one call share (accuracy_level 4: the quantised A; else, if `type` is f16, A as floats).
+// Never falls as `m` rises. 0 is possible.
+int64_t shared_scratch_bytes(const PackedLayout& layout, int64_t m, ElementType type = ElementType::f32);
 
-// The call for `args`, which outlives it. Until a tile runs only `layout` and `m` are read, so a plan can ask for
-// sizes. Its tile_scratch_bytes never falls as m rises, so that of the largest m serves all.
+// The call for `args`, which outlives it. Until a tile runs only `layout`, `type` and `m` are read, so a plan can ask
+// for sizes. Its tile_scratch_bytes never falls as m rises, so that of the largest m serves all.
 TiledCall matmul_call(const MatMulArgs& args);
 
 }  // namespace ompipe::kernels
