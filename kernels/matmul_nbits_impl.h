@@ -93,20 +93,20 @@ void dot_rows(const MatMulSpec& spec, const GroupRecord& record, const std::byte
 #pragma GCC unroll 4
         for (int g = 0; g < registers; ++g) {
           const auto all = load_quants<V>(quants + g * stride + v * 32, other);
-          const auto add_part = [&]<int part>() __attribute__((always_inline)) {
-            const auto x = part_of<V, width, part>(all);
-            auto& dots_of_rows = dots[bits == 8 ? part : 0][g];
-            constexpr bool may_be_first = bits == 8 || part == 0;
-#pragma GCC unroll 6
-            for (int r = 0; r < rows; ++r) {
-              const int8_t* q = reinterpret_cast<const int8_t*>(a) + r * unit + v * 4 + part * part_k;
-              const bool first = may_be_first && v == 0;
-              dots_of_rows[r] = first ? V::first_dot(x, q) : V::add_dot(dots_of_rows[r], x, q);
-            }
-          };
+          typename V::Bytes x[kParts<width>];
           [&]<int... part>(std::integer_sequence<int, part...>) {
-            (add_part.template operator()<part>(), ...);
+            ((x[part] = part_of<V, width, part>(all)), ...);
           }(std::make_integer_sequence<int, kParts<width>>());
+#pragma GCC unroll 6
+          for (int r = 0; r < rows; ++r) {
+            const int8_t* q = reinterpret_cast<const int8_t*>(a) + r * unit + v * 4;
+#pragma GCC unroll 4
+            for (int part = 0; part < kParts<width>; ++part) {
+              auto& sum = dots[bits == 8 ? part : 0][g][r];
+              const bool first = v == 0 && (bits == 8 || part == 0);
+              sum = first ? V::first_dot(x[part], q) : V::add_dot(sum, x[part], q + part * part_k);
+            }
+          }
         }
       }
       const float* scales = reinterpret_cast<const float*>(a + rows * unit);
@@ -115,7 +115,6 @@ void dot_rows(const MatMulSpec& spec, const GroupRecord& record, const std::byte
       for (int g = 0; g < registers; ++g) {
         const std::byte* at = b + g * stride;
         const auto weight_scales = load_scales<V>(at, other, spec);
-        const auto zero_points = fractions ? load_zero_points<V>(at + record.zero_points_at, other, spec) : V::zero();
 #pragma GCC unroll 6
         for (int r = 0; r < rows; ++r) {
           auto dot = V::sum_dots(dots[0][g][r]);
@@ -123,6 +122,7 @@ void dot_rows(const MatMulSpec& spec, const GroupRecord& record, const std::byte
           auto offset = V::int_broadcast(offsets[r]);
           typename V::Floats value;
           if (fractions) {
+            const auto zero_points = load_zero_points<V>(at + record.zero_points_at, other, spec);
             value = V::fma(zero_points, V::to_floats(V::int_broadcast(-offsets[r])), V::to_floats(dot));
           } else {
             if (spec.zero_points == ZeroPoints::packed) {
