@@ -206,7 +206,7 @@ class Kernel {
   OrtStatus* run(OrtKernelContext* context, ompipe_matmul_product& product) const {
     int64_t tile_bytes = 0;
     const size_t workers = std::max(std::thread::hardware_concurrency(), 1u);
-    if (ompipe_matmul_scratch(layout(), product.m, &product.shared_scratch_bytes, &tile_bytes) != OMPIPE_OK) {
+    if (ompipe_matmul_scratch(&product, &product.shared_scratch_bytes, &tile_bytes) != OMPIPE_OK) {
       return failure(api_, "too many rows");
     }
     tile_bytes = static_cast<int64_t>(rounded(static_cast<size_t>(tile_bytes), OMPIPE_ALIGNMENT));
