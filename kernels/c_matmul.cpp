@@ -246,16 +246,17 @@ ompipe_status ompipe_matmul_pack(const ompipe_matmul_layout* layout, const ompip
   return OMPIPE_OK;
 }
 
-ompipe_status ompipe_matmul_scratch(const ompipe_matmul_layout* layout, int64_t m, int64_t* shared_bytes,
+ompipe_status ompipe_matmul_scratch(const ompipe_matmul_product* product, int64_t* shared_bytes,
                                     int64_t* tile_bytes) noexcept {
-  const PackedLayout* const packed = c::packed_layout(layout);
-  if (packed == nullptr || m < 0 || m > c::kMaxRows || shared_bytes == nullptr || tile_bytes == nullptr) {
-    return OMPIPE_INVALID_ARGUMENT;
-  }
+  if (product == nullptr || shared_bytes == nullptr || tile_bytes == nullptr) return OMPIPE_INVALID_ARGUMENT;
+  ompipe_matmul_product read;
+  if (!c::read_struct(product, c::kProductBytes, read)) return OMPIPE_UNKNOWN_FIELD;
+  const PackedLayout* const packed = c::packed_layout(read.layout);
+  if (packed == nullptr || read.m < 0 || read.m > c::kMaxRows) return OMPIPE_INVALID_ARGUMENT;
   MatMulArgs args;
   args.layout = packed;
-  args.m = m;
-  *shared_bytes = shared_scratch_bytes(*packed, m);
+  args.m = read.m;
+  *shared_bytes = shared_scratch_bytes(*packed, read.m);
   *tile_bytes = static_cast<int64_t>(matmul_call(args).tile_scratch_bytes);
   return OMPIPE_OK;
 }

@@ -49,7 +49,7 @@ FUNCTIONS = {
     "ompipe_matmul_layout_isa": (c_int32, [c_void_p]),
     "ompipe_matmul_layout_key": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
     "ompipe_matmul_pack": (c_int32, [c_void_p, POINTER(MatMulSource), c_void_p, c_int64, POINTER(c_char_p)]),
-    "ompipe_matmul_scratch": (c_int32, [c_void_p, c_int64, POINTER(c_int64), POINTER(c_int64)]),
+    "ompipe_matmul_scratch": (c_int32, [POINTER(MatMulProduct), POINTER(c_int64), POINTER(c_int64)]),
     "ompipe_call_size": (Size, []),
     "ompipe_matmul_call_init": (c_int32, [c_void_p, c_size_t, POINTER(MatMulProduct), POINTER(c_char_p)]),
     "ompipe_call_phases": (c_int32, [c_void_p]),
@@ -140,12 +140,12 @@ class Weight:
         """a @ B (+ bias) in float32, its tiles spread over the executor's threads."""
         a = np.ascontiguousarray(a, np.float32)
         out = np.empty((len(a), self.n), np.float32)
-        shared_bytes, tile_bytes = c_int64(), c_int64()
-        self.kernels.demand(self.kernels.matmul_scratch(self.layout.ctypes.data, len(a), byref(shared_bytes), byref(tile_bytes)))
-        shared = aligned(shared_bytes.value)
         product = MatMulProduct(struct_bytes=sizeof(MatMulProduct), layout=self.layout.ctypes.data, packed=self.packed.ctypes.data,
-                                m=len(a), a=a.ctypes.data, lda=self.k, out=out.ctypes.data, ldo=self.n, alpha=1, beta=1,
-                                shared_scratch=shared.ctypes.data, shared_scratch_bytes=shared_bytes.value)
+                                m=len(a), a=a.ctypes.data, lda=self.k, out=out.ctypes.data, ldo=self.n, alpha=1, beta=1)
+        shared_bytes, tile_bytes = c_int64(), c_int64()
+        self.kernels.demand(self.kernels.matmul_scratch(byref(product), byref(shared_bytes), byref(tile_bytes)))
+        shared = aligned(shared_bytes.value)
+        product.shared_scratch, product.shared_scratch_bytes = shared.ctypes.data, shared_bytes.value
         if bias is not None:
             bias = np.ascontiguousarray(bias, np.float32)
             product.c, product.c_column_stride = bias.ctypes.data, 1

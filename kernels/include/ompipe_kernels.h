@@ -211,9 +211,10 @@ static inline ompipe_matmul_product ompipe_matmul_product_default(void) {
   return product;
 }
 
-// Scratch of a product of m rows: shared by all its tiles, and of each tile that runs. Neither falls as m rises.
-OMPIPE_KERNELS_API ompipe_status ompipe_matmul_scratch(const ompipe_matmul_layout* layout, int64_t m,
-                                                       int64_t* shared_bytes, int64_t* tile_bytes) OMPIPE_NOEXCEPT;
+// Scratch that a product needs: shared by all its tiles, and of each tile that runs. Neither falls as m rises. Reads
+// `layout` and `m` of the product only, so that it can be asked before there is memory.
+OMPIPE_KERNELS_API ompipe_status ompipe_matmul_scratch(const ompipe_matmul_product* product, int64_t* shared_bytes,
+                                                       int64_t* tile_bytes) OMPIPE_NOEXCEPT;
 
 // --- calls ---
 

@@ -137,10 +137,6 @@ static void check_layout(void) {
   TRUE(ompipe_matmul_layout_key(layout, NULL, 0, &needed) == OMPIPE_TOO_SMALL);
   TRUE(ompipe_matmul_layout_key(layout, text, needed, NULL) == OMPIPE_OK);
   TRUE(ompipe_matmul_layout_key(layout, text, needed - 1, NULL) == OMPIPE_TOO_SMALL);
-  int64_t one, two;
-  TRUE(ompipe_matmul_scratch(layout, -1, &one, &two) == OMPIPE_INVALID_ARGUMENT);
-  TRUE(ompipe_matmul_scratch(layout, INT64_MAX, &one, &two) == OMPIPE_INVALID_ARGUMENT);
-  TRUE(ompipe_matmul_scratch(layout, 1, &one, NULL) == OMPIPE_INVALID_ARGUMENT);
 
   ompipe_matmul_layout* const nothing = (void*)source_bytes;  // zeros: never made
   ompipe_matmul_sizes sizes = {.struct_bytes = sizeof sizes};
@@ -148,7 +144,6 @@ static void check_layout(void) {
   TRUE(ompipe_matmul_layout_sizes(NULL, &sizes) == OMPIPE_INVALID_ARGUMENT);
   TRUE(ompipe_matmul_layout_key(nothing, text, sizeof text, NULL) == OMPIPE_INVALID_ARGUMENT);
   TRUE(ompipe_matmul_layout_isa(nothing) == OMPIPE_ISA_BEST);
-  TRUE(ompipe_matmul_scratch(nothing, 1, &one, &two) == OMPIPE_INVALID_ARGUMENT);
 }
 
 static void check_pack(void) {
@@ -198,6 +193,24 @@ static ompipe_matmul_product right_product(void) {
   product.shared_scratch = shared;
   product.shared_scratch_bytes = sizeof shared;
   return product;
+}
+
+static void check_scratch(void) {
+  make(blocks());
+  ompipe_matmul_product product = right_product();
+  int64_t one, two;
+  TRUE(ompipe_matmul_scratch(&product, &one, &two) == OMPIPE_OK && one > 0 && two > 0);
+  TRUE(ompipe_matmul_scratch(&product, &one, NULL) == OMPIPE_INVALID_ARGUMENT);
+  TRUE(ompipe_matmul_scratch(NULL, &one, &two) == OMPIPE_INVALID_ARGUMENT);
+  product.m = -1;
+  TRUE(ompipe_matmul_scratch(&product, &one, &two) == OMPIPE_INVALID_ARGUMENT);
+  product.m = INT64_MAX;
+  TRUE(ompipe_matmul_scratch(&product, &one, &two) == OMPIPE_INVALID_ARGUMENT);
+  product = right_product();
+  product.layout = (void*)source_bytes;  // zeros: never made
+  TRUE(ompipe_matmul_scratch(&product, &one, &two) == OMPIPE_INVALID_ARGUMENT);
+  product.struct_bytes = 0;
+  TRUE(ompipe_matmul_scratch(&product, &one, &two) == OMPIPE_UNKNOWN_FIELD);
 }
 
 static void check_products(void) {
@@ -277,7 +290,7 @@ static void check_isas(void) {
   for (ompipe_isa each = 1; ompipe_isa_name(each) != NULL; ++each, ++names) {
     TRUE(ompipe_isa_parse(ompipe_isa_name(each), &isa) == OMPIPE_OK && isa == each);
   }
-  TRUE(names >= OMPIPE_ISA_AVX2);
+  TRUE(names >= OMPIPE_ISA_NEON_DOTPROD);
 }
 
 int main(void) {
@@ -289,6 +302,7 @@ int main(void) {
   check_growth();
   check_layout();
   check_pack();
+  check_scratch();
   check_products();
   check_tiles();
   printf("errors: %d failures\n", failures);
