@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <barrier>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -127,6 +128,60 @@ TEST_CASE("mapped reads arrive populated, with an owner that keeps the file") {
     CHECK(sink.of(3).error->kind == ompipe::ErrorKind::bad_model);
   }
   CHECK(open_descriptors() == descriptors);
+}
+
+// Every request has begun before any is let through. Later its borrower has only the bytes and their owner: service,
+// device, handle and the file's name are gone.
+TEST_CASE("eight mapped borrows of one payload at once: the same bytes, each with an owner, let go in any order") {
+  const size_t descriptors = open_descriptors();
+  constexpr uint64_t kBorrows = 8, kOffset = 4097;
+  const auto expected = pattern(3 * kSliceBytes + 5);
+  const uint64_t length = expected.size() - kOffset;
+  std::string path;
+  std::vector<MappedBytes> borrowed;
+  {
+    TemporaryDirectory directory;
+    path = directory.path("f");
+    write_file(path, expected);
+    PosixDevice disk;
+    GatedDevice device(disk);
+    CollectingSink sink;
+    IoService service(device, sink, {.threads = kBorrows});
+    const auto file = *FileHandle::open(path);
+    for (uint64_t id = 0; id < kBorrows; ++id)
+      service.submit({.id = id, .file = file, .offset = kOffset, .length = length, .mode = ReadMode::mapped});
+    device.wait_started(kBorrows);
+    CHECK(device.waiting() == kBorrows);
+    device.open_all();
+    sink.wait_for(kBorrows);
+    for (uint64_t id = 0; id < kBorrows; ++id) {
+      const Completion done = sink.of(id);
+      CHECK(done.status == ReadStatus::done);
+      CHECK(done.mapped.identity == file->identity());
+      borrowed.push_back(done.mapped);
+    }
+    CHECK(disk.counts().mapped_bytes == kBorrows * length);
+    std::filesystem::rename(path, path + ".gone");
+    write_file(path, pattern(16));
+  }
+  CHECK(open_descriptors() > descriptors);
+  std::atomic<uint64_t> right{0};
+  std::barrier half_has_gone(kBorrows);
+  std::vector<std::thread> borrowers;
+  for (uint64_t i = 0; i < kBorrows; ++i) {
+    borrowers.emplace_back([&, mine = std::move(borrowed[i]), i]() mutable {
+      const auto is_right = [&] { return std::memcmp(mine.bytes.data(), expected.data() + kOffset, length) == 0; };
+      right += mine.owner != nullptr && mine.bytes.size() == length && is_right();
+      if (i % 2 == 0) mine = {};
+      half_has_gone.arrive_and_wait();
+      if (i % 2 == 1) right += is_right();
+      mine = {};
+    });
+  }
+  for (std::thread& borrower : borrowers) borrower.join();
+  CHECK(right == kBorrows + kBorrows / 2);
+  CHECK(open_descriptors() == descriptors);
+  CHECK(read_text("/proc/self/maps").find(path) == std::string::npos);
 }
 
 TEST_CASE("a request that is reported holds nothing any more") {
