@@ -115,22 +115,30 @@ void dot_rows(const MatMulSpec& spec, const GroupRecord& record, const std::byte
       for (int g = 0; g < registers; ++g) {
         const std::byte* at = b + g * stride;
         const auto weight_scales = load_scales<V>(at, other, spec);
+        const auto dot_of = [&](int r) __attribute__((always_inline)) {
+          const auto dot = V::sum_dots(dots[0][g][r]);
+          if constexpr (bits != 8) return dot;
+          return V::int_add(dot, V::sum_dots_times_16(dots[sets - 1][g][r]));
+        };
+        const auto add = [&](int r, typename V::Floats dot) __attribute__((always_inline)) {
+          sums[g][r] = V::fma(V::mul(dot, V::broadcast(scales[r])), weight_scales, sums[g][r]);
+        };
+        if (fractions) [[unlikely]] {
+          const auto zero_points = load_zero_points<V>(at + record.zero_points_at, other, spec);
+#pragma GCC unroll 6
+          for (int r = 0; r < rows; ++r) {
+            const auto negated = V::to_floats(V::int_broadcast(-offsets[r]));
+            add(r, V::fma(zero_points, negated, V::to_floats(dot_of(r))));
+          }
+          continue;
+        }
 #pragma GCC unroll 6
         for (int r = 0; r < rows; ++r) {
-          auto dot = V::sum_dots(dots[0][g][r]);
-          if constexpr (bits == 8) dot = V::int_add(dot, V::sum_dots_times_16(dots[1][g][r]));
           auto offset = V::int_broadcast(offsets[r]);
-          typename V::Floats value;
-          if (fractions) {
-            const auto zero_points = load_zero_points<V>(at + record.zero_points_at, other, spec);
-            value = V::fma(zero_points, V::to_floats(V::int_broadcast(-offsets[r])), V::to_floats(dot));
-          } else {
-            if (spec.zero_points == ZeroPoints::packed) {
-              offset = V::int_mul_small(load_column_bytes<V>(at + record.zero_points_at, other), offset);
-            }
-            value = V::to_floats(V::int_sub(dot, offset));
+          if (spec.zero_points == ZeroPoints::packed) {
+            offset = V::int_mul_small(load_column_bytes<V>(at + record.zero_points_at, other), offset);
           }
-          sums[g][r] = V::fma(V::mul(value, V::broadcast(scales[r])), weight_scales, sums[g][r]);
+          add(r, V::to_floats(V::int_sub(dot_of(r), offset)));
         }
       }
     }

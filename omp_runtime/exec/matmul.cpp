@@ -1,5 +1,8 @@
 #include "ompipe/kernels/matmul.h"
 
+#include <fmt/format.h>
+
+#include <optional>
 #include <utility>
 
 #include "nodes.h"
@@ -25,8 +28,14 @@ Matrix matrix_of(const Tensor& tensor, bool transposed) {
   return matrix;
 }
 
+// Rows of any element type, `stride` elements apart.
+struct DenseRows {
+  const std::byte* data = nullptr;
+  int64_t rows = 0, columns = 0, stride = 0;
+};
+
 // The first input as dense rows of `columns` elements, copied to the workspace if its strides ask for it.
-Result<Matrix> dense_rows(NodeContext& node, const Tensor& a, bool transposed) {
+Result<DenseRows> dense_rows(NodeContext& node, const Tensor& a, bool transposed) {
   Tensor view = a;
   if (transposed) {
     std::swap(view.layout.dims[0], view.layout.dims[1]);
@@ -34,27 +43,47 @@ Result<Matrix> dense_rows(NodeContext& node, const Tensor& a, bool transposed) {
   }
   const int64_t columns = view.rank() == 0 ? 1 : view.dim(-1);
   const int64_t rows = columns == 0 ? 0 : view.elements() / columns;
-  if (view.contiguous()) return Matrix{view.read<float>(), rows, columns, columns, 1};
+  if (view.contiguous()) return DenseRows{view.data, rows, columns, columns};
   if (view.rank() == 2 && view.layout.strides[1] == 1)
-    return Matrix{view.read<float>(), rows, columns, view.layout.strides[0], 1};
+    return DenseRows{view.data, rows, columns, view.layout.strides[0]};
   std::byte* copy = node.workspace(view.bytes());
   if (Status status = copy_elements(node, view, *kernels::contiguous_layout(view.shape()), copy); !status)
     return status.error();
-  return Matrix{reinterpret_cast<const float*>(copy), rows, columns, columns, 1};
+  return DenseRows{copy, rows, columns, columns};
 }
 
-Status run_packed(NodeContext& node, const Matrix& a, kernels::MatMulArgs& arguments) {
+Status run_packed(NodeContext& node, bool transposed, kernels::MatMulArgs& arguments) {
+  const auto type = element_type(node.in(0).dtype);
+  if (type != kernels::ElementType::f32 && type != kernels::ElementType::f16) {
+    return node.failed(fmt::format("input 0 is {}, expected float32 or float16", model::dtype_name(node.in(0).dtype)));
+  }
+  const auto rows = dense_rows(node, node.in(0), transposed);
+  if (!rows) return rows.error();
+  const DenseRows& a = *rows;
+  arguments.type = *type;
   arguments.layout = &node.object(1).layout;
   arguments.packed = node.packed(1);
   if (a.columns != arguments.layout->spec.k) return node.failed("its first input has not K columns");
   arguments.m = a.rows;
   arguments.a = a.data;
-  arguments.lda = a.row_stride;
-  arguments.out = node.out(0).write<float>();
+  arguments.lda = a.stride;
+  arguments.out = node.out(0).data;
   arguments.ldc = arguments.layout->spec.n;
-  arguments.shared_scratch = node.workspace(uint64_t(kernels::shared_scratch_bytes(*arguments.layout, a.rows)));
+  arguments.shared_scratch = node.workspace(uint64_t(kernels::shared_scratch_bytes(*arguments.layout, a.rows, *type)));
   node.run(kernels::matmul_call(arguments));
   return ok_status();
+}
+
+// What is added to the product, if the node has it.
+std::optional<Error> set_c(const NodeContext& node, int input, kernels::MatMulArgs& arguments) {
+  if (!node.has(input)) return {};
+  const model::DType type = node.in(input).dtype, wanted = node.in(0).dtype;
+  if (type != wanted) {
+    return node.failed(
+        fmt::format("input {} is {}, expected {}", input, model::dtype_name(type), model::dtype_name(wanted)));
+  }
+  arguments.c = node.in(input).data;
+  return {};
 }
 
 // A product of two operands that nobody packed. `batch` has operands c, a, b.
@@ -113,23 +142,17 @@ kernels::Layout batch_layout(const kernels::Layout& a, const kernels::Layout& b,
 Status run_matmul_nbits(NodeContext& node) {
   if (!node.is_packed(1)) return node.failed("B isn't constant");
   if (node.has(4)) return node.failed("g_idx isn't supported");
-  if (auto error = expect_float(node, 0)) return *error;
-  const auto a = dense_rows(node, node.in(0), false);
-  if (!a) return a.error();
   kernels::MatMulArgs arguments;
-  arguments.c = floats_or_null(node, 5);
-  if (node.has(5) && node.in(5).dtype != model::DType::f32) return node.failed("its bias isn't float32");
-  return run_packed(node, *a, arguments);
+  if (auto error = set_c(node, 5, arguments)) return *error;
+  return run_packed(node, false, arguments);
 }
 
 Status run_matmul(NodeContext& node) {
-  if (auto error = expect_float(node, 0)) return *error;
   if (node.is_packed(1)) {
-    const auto a = dense_rows(node, node.in(0), false);
-    if (!a) return a.error();
     kernels::MatMulArgs arguments;
-    return run_packed(node, *a, arguments);
+    return run_packed(node, false, arguments);
   }
+  if (auto error = expect_float(node, 0)) return *error;
   if (auto error = expect_float(node, 1)) return *error;
   const kernels::Layout left = at_least_matrix(node.in(0).layout, true);
   const kernels::Layout right = at_least_matrix(node.in(1).layout, false);
@@ -177,7 +200,7 @@ Status finish_gemm(NodeContext& node, float alpha, float beta) {
 // Gemm's C by the strides with which it broadcasts to the output.
 Status set_gemm_c(const NodeContext& node, kernels::MatMulArgs& arguments) {
   if (!node.has(2) || arguments.beta == 0) return ok_status();
-  if (auto error = expect_float(node, 2)) return *error;
+  if (auto error = set_c(node, 2, arguments)) return *error;
   const std::array<kernels::Layout, 1> inputs{node.in(2).layout};
   const kernels::Layout& layout = node.in(2).layout;
   if (!kernels::make_loop(node.out(0).layout, inputs)) return node.failed("C doesn't broadcast to the output");
@@ -185,7 +208,6 @@ Status set_gemm_c(const NodeContext& node, kernels::MatMulArgs& arguments) {
     const int axis = layout.rank - from_last;
     return axis < 0 || layout.dims[size_t(axis)] == 1 ? 0 : layout.strides[size_t(axis)];
   };
-  arguments.c = node.in(2).read<float>();
   arguments.c_row_stride = stride(2);
   arguments.c_column_stride = stride(1);
   return ok_status();
@@ -194,19 +216,17 @@ Status set_gemm_c(const NodeContext& node, kernels::MatMulArgs& arguments) {
 }  // namespace
 
 Status run_gemm(NodeContext& node) {
-  if (auto error = expect_float(node, 0)) return *error;
   const bool trans_a = node.node().int_attribute("transA", 0) != 0,
              trans_b = node.node().int_attribute("transB", 0) != 0;
   const float alpha = node.node().float_attribute("alpha", 1), beta = node.node().float_attribute("beta", 1);
   if (node.is_packed(1)) {
-    const auto a = dense_rows(node, node.in(0), trans_a);
-    if (!a) return a.error();
     kernels::MatMulArgs arguments;
     arguments.alpha = alpha;
     arguments.beta = beta;
     if (Status status = set_gemm_c(node, arguments); !status) return status;
-    return run_packed(node, *a, arguments);
+    return run_packed(node, trans_a, arguments);
   }
+  if (auto error = expect_float(node, 0)) return *error;
   if (auto error = expect_float(node, 1)) return *error;
   const Matrix a = matrix_of(node.in(0), trans_a), b = matrix_of(node.in(1), trans_b);
   const std::array<kernels::Layout, 2> no_batch;

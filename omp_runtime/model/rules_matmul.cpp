@@ -5,9 +5,10 @@
 namespace ompipe::model::rules {
 namespace {
 
-// Weights may be of a narrower float type than the activations: they are promoted when they are prepacked.
+// Weights may be of another float type than the activations: they are promoted when they are prepacked.
 bool expect_product_types(InferContext& context) {
-  return context.expect_dtype(0, {DType::f32}) && context.expect_dtype(1, {DType::f32, DType::f16, DType::bf16});
+  return context.expect_dtype(0, {DType::f32, DType::f16}) &&
+         context.expect_dtype(1, {DType::f32, DType::f16, DType::bf16});
 }
 
 bool expect_depth(InferContext& context, Extent left, Extent right) {
@@ -56,7 +57,7 @@ bool mat_mul(InferContext& context) {
 
 bool gemm(InferContext& context) {
   if (!expect_product_types(context) || !context.expect_rank(0, 2, 2) || !context.expect_rank(1, 2, 2)) return false;
-  if (context.has(2) && (!context.expect_dtype(2, {DType::f32}) || !context.expect_rank(2, 0, 2))) return false;
+  if (context.has(2) && (!context.expect_same_dtype(0, 2) || !context.expect_rank(2, 0, 2))) return false;
   const TensorFact &a = context.in(0), &b = context.in(1);
   TensorFact& result = context.out(0);
   result.dtype = a.dtype;
@@ -87,22 +88,25 @@ bool mat_mul_nbits(InferContext& context) {
   constexpr int64_t kLargest = int64_t{1} << 31;
   if (k <= 0 || n <= 0 || k > kLargest || n > kLargest)
     return context.fail(fmt::format("attributes K {} and N {}", k, n));
-  if (bits != 4) return context.fail(fmt::format("bits {} is not supported, expected 4", bits));
-  if (block != 16 && block != 32 && block != 64 && block != 128) {
-    return context.fail(fmt::format("block_size {} is not supported, expected 16, 32, 64 or 128", block));
+  if (bits != 2 && bits != 4 && bits != 8) {
+    return context.fail(fmt::format("bits {} is not supported, expected 2, 4 or 8", bits));
+  }
+  if (block != 16 && block != 32 && block != 64 && block != 128 && block != 256) {
+    return context.fail(fmt::format("block_size {} is not supported, expected 16, 32, 64, 128 or 256", block));
   }
   const int64_t blocks = (k + block - 1) / block;
-  if (!context.expect_dtype(0, {DType::f32}) || !context.expect_rank(0, 1, kMaxRank)) return false;
-  if (!context.expect_dtype(1, {DType::u8}) || !expect_elements(context, 1, n * blocks * block / 2, "B")) return false;
-  if (!context.expect_dtype(2, {DType::f32}) || !expect_elements(context, 2, n * blocks, "scales")) return false;
+  if (!context.expect_dtype(0, {DType::f32, DType::f16}) || !context.expect_rank(0, 1, kMaxRank)) return false;
+  const DType type = context.in(0).dtype;
+  if (!context.expect_dtype(1, {DType::u8}) || !expect_elements(context, 1, n * blocks * block * bits / 8, "B"))
+    return false;
+  if (!context.expect_dtype(2, {type}) || !expect_elements(context, 2, n * blocks, "scales")) return false;
   if (context.has(3)) {
-    if (!context.expect_dtype(3, {DType::u8, DType::f32})) return false;
-    const int64_t wanted = context.in(3).dtype == DType::u8 ? n * ((blocks + 1) / 2) : n * blocks;
+    if (!context.expect_dtype(3, {DType::u8, type})) return false;
+    const int64_t wanted = context.in(3).dtype == DType::u8 ? n * ((blocks * bits + 7) / 8) : n * blocks;
     if (!expect_elements(context, 3, wanted, "zero_points")) return false;
   }
-  if (context.has(4)) return context.fail("g_idx is not supported");
-  if (context.has(5) && (!context.expect_dtype(5, {DType::f32}) || !expect_elements(context, 5, n, "bias")))
-    return false;
+  if (context.has(4)) return context.fail("g_idx is not supported, expected weights in the order of k");
+  if (context.has(5) && (!context.expect_dtype(5, {type}) || !expect_elements(context, 5, n, "bias"))) return false;
   const TensorFact& a = context.in(0);
   TensorFact& result = context.out(0);
   result.dtype = a.dtype;

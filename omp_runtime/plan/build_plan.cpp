@@ -193,7 +193,11 @@ class Builder {
         break;
       default:
         weight = float_weight(node, model_.values());
-        if (!weight.payloads.empty()) taken_inputs_ = 1u << 1;
+        if (!weight.payloads.empty()) {
+          taken_inputs_ = 1u << 1;
+        } else if (const char* reason = why_unpacked_fails(node, model_.values())) {
+          return Error{ErrorKind::bad_model, "plan", node.name, reason};
+        }
     }
     if (node.placement.on_device && weight.payloads.empty())
       plan_->refused.push_back({action.node, "its weight became a constant of the graph"});

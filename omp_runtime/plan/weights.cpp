@@ -94,6 +94,12 @@ WeightSources float_weight(const model::Node& node, std::span<const model::Value
   return weight;
 }
 
+const char* why_unpacked_fails(const model::Node& node, std::span<const model::Value> values) {
+  const bool product = node.kind() == model::OpKind::mat_mul || node.kind() == model::OpKind::gemm;
+  if (!product || values[size_t(node.inputs[0])].dtype != model::DType::f16) return nullptr;
+  return "its first operand is float16; expected a constant float matrix as the second, which is packed";
+}
+
 void SharedWeights::find(const model::ResolvedModel& model, const ObjectTable& objects) {
   model_ = &model;
   objects_ = &objects;

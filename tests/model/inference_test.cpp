@@ -199,11 +199,11 @@ TEST_CASE("products") {
        {{"x", f32, {"32"}}},
        {zeros("w", u8, {5, 1, 16})},
        {"block_size 24"}},
-      {node("MatMulNBits", {"x", "w", "w"}, {int_attr("K", 32), int_attr("N", 5), int_attr("bits", 8)}, {"y"},
+      {node("MatMulNBits", {"x", "w", "w"}, {int_attr("K", 32), int_attr("N", 5), int_attr("bits", 3)}, {"y"},
             "com.microsoft"),
        {{"x", f32, {"32"}}},
        {zeros("w", u8, {5, 1, 16})},
-       {"bits 8"}},
+       {"bits 3"}},
   });
 }
 

@@ -121,8 +121,8 @@ TEST_CASE("weights that no kernel takes are refused, naming the node and what wa
   says(refused(spec), "g_idx");
 
   spec = nbits_model(64, 40, false);
-  spec.nodes[0].attributes[2] = int_attr("bits", 8);
-  says(refused(spec), "bits 8");
+  spec.nodes[0].attributes[2] = int_attr("bits", 3);
+  says(refused(spec), "bits 3");
 
   spec = nbits_model(64, 40, false);
   spec.initializers.erase(spec.initializers.begin() + 1);
