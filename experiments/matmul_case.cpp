@@ -23,7 +23,7 @@ std::string MatMulCase::name(const std::string& impl) const {
 }
 
 MatMulOperands::MatMulOperands(const MatMulCase& measured)
-    : layout(*kernels::make_layout(measured.spec, kernels::best_isa())),
+    : layout(*kernels::make_layout(measured.spec, kernels::best_isa(), measured.tuning)),
       a(measured.m * measured.spec.k * 4),
       b(layout.source_bytes),
       scales(layout.scales_bytes / 4) {

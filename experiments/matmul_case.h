@@ -18,6 +18,7 @@ struct MatMulCase {
   int64_t m = 1;
   int threads = 1;
   int64_t copies_bytes = 0;  // of weights at least, used in turn, so that they come from memory
+  kernels::Tuning tuning = kernels::tuning_of_this_cpu();
 
   bool integer() const { return spec.format == kernels::WeightFormat::nbits && spec.accuracy_level == 4; }
   bool nbits() const { return spec.format == kernels::WeightFormat::nbits; }

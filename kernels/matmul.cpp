@@ -12,8 +12,8 @@ namespace {
 // x.
 constexpr double kBytesPerNs = 12, kFloatOpsPerNs = 65, kIntOpsPerNs = 130, kDequantisedPerNs = 8, kQuantisedPerNs = 2;
 
-// A tile is long enough to hide its handing out and short enough that the last ones finish together.
-constexpr double kTileNs = 40'000, kMaxTileNs = 100'000;
+// A tile of one panel is no longer than that, so that the last ones finish together.
+constexpr double kMaxTileNs = 100'000;
 
 bool is_integer(const MatMulSpec& spec) { return spec.format == WeightFormat::nbits && spec.accuracy_level == 4; }
 
@@ -32,11 +32,12 @@ double panel_ns(const MatMulSpec& spec, int64_t rows) {
   return std::max(ops * (spec.bits == 8 ? 2 : 1) / kIntOpsPerNs, bytes / kBytesPerNs);
 }
 
-// Rows of A that a tile passes over: as many as keep one panel below kMaxTileNs, and the quantised rows in half of L2.
-int64_t most_rows(const MatMulSpec& spec) {
-  int64_t rows = static_cast<int64_t>(kMaxTileNs * kMaxBlockRows / panel_ns(spec, kMaxBlockRows));
-  if (is_integer(spec)) rows = (256 << 10) / quantised_row_bytes(spec);
-  rows = std::clamp<int64_t>(rows, 4 * kRowsPerTile, kMaxBlockRows);
+// Rows of A that a tile passes over: as many as keep one panel below kMaxTileNs, or the quantised rows in the cache.
+int64_t most_rows(const MatMulSpec& spec, const Tuning& tuning) {
+  const auto most = static_cast<double>(tuning.rows);
+  int64_t rows = static_cast<int64_t>(kMaxTileNs * most / panel_ns(spec, tuning.rows));
+  if (is_integer(spec)) rows = tuning.quantised_bytes / quantised_row_bytes(spec);
+  rows = std::clamp<int64_t>(rows, 4 * kRowsPerTile, tuning.rows);
   return rows / kRowsPerTile * kRowsPerTile;
 }
 
@@ -44,15 +45,16 @@ Tiling tiling_of(const PackedLayout& layout, int64_t m) {
   const MatMulSpec& spec = layout.spec;
   Tiling tiling;
   if (m < 1) return tiling;
-  const int64_t blocks = divide_up(m, most_rows(spec));
+  const int64_t blocks = divide_up(m, most_rows(spec, layout.tuning));
   tiling.rows = blocks == 1 ? m : divide_up(divide_up(m, blocks), kRowsPerTile) * kRowsPerTile;
   tiling.row_blocks = divide_up(m, tiling.rows);
   const int64_t panels = divide_up(spec.n, panel_columns(spec));
   // The micro-kernels take 4 panels at once with one row, 2 with few, or if registers hold 16 columns.
   const bool wide = layout.isa == Isa::avx512 || layout.isa == Isa::avx512_vnni;
   const int64_t step = tiling.rows == 1 ? 4 : tiling.rows <= 3 || wide ? 2 : 1;
-  const double step_ns = panel_ns(spec, tiling.rows) * static_cast<double>(step);
-  tiling.panels = std::clamp<int64_t>(static_cast<int64_t>(kTileNs / step_ns + 0.5), 1, divide_up(panels, step)) * step;
+  const double steps =
+      1e3 * static_cast<double>(layout.tuning.tile_us) / (panel_ns(spec, tiling.rows) * static_cast<double>(step));
+  tiling.panels = std::clamp<int64_t>(static_cast<int64_t>(steps + 0.5), 1, divide_up(panels, step)) * step;
   tiling.column_tiles = divide_up(panels, tiling.panels);
   return tiling;
 }
@@ -102,6 +104,7 @@ void pack_range(const PackedLayout& layout, const PackSources& sources, int64_t 
 TiledCall matmul_call(const MatMulArgs& args) {
   const MatMulSpec& spec = args.layout->spec;
   const Tiling tiling = tiling_of(*args.layout, args.m);
+  const Tuning& tuning = args.layout->tuning;
   const int64_t tiles = tiling.row_blocks * tiling.column_tiles;
   TiledCall call;
   call.arguments = &args;
@@ -110,10 +113,10 @@ TiledCall matmul_call(const MatMulArgs& args) {
   call.phase_count = prepares ? 2 : 1;
   call.tile_counts =
       prepares ? std::array<int64_t, kMaxPhases>{tiling.row_blocks, tiles} : std::array<int64_t, kMaxPhases>{tiles};
-  call.tile_scratch_bytes =
-      2 * kMaxBlockRows * kPanelColumns * sizeof(float) + (spec.format == WeightFormat::nbits && !is_integer(spec)
-                                                               ? kStripPanels * kStripK * kPanelColumns * sizeof(float)
-                                                               : 0);
+  call.tile_scratch_bytes = 2 * tuning.rows * kPanelColumns * sizeof(float) +
+                            (spec.format == WeightFormat::nbits && !is_integer(spec)
+                                 ? kStripPanels * tuning.strip_k * kPanelColumns * sizeof(float)
+                                 : 0);
   const double prepare_ns = prepares ? static_cast<double>(args.m * spec.k) / kQuantisedPerNs : 0;
   call.predicted_ns = prepare_ns + panel_ns(spec, args.m) * static_cast<double>(divide_up(spec.n, panel_columns(spec)));
   return call;

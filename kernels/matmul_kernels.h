@@ -11,11 +11,10 @@ namespace ompipe::kernels {
 inline constexpr int kPanelColumns = 16;  // of float weights, and of a dequantised strip
 inline constexpr int kGroupColumns = 8;   // of nbits weights
 inline constexpr int kRowsPerTile = 6;    // of the integer micro-kernels at most, so of a tile of quantised rows
-inline constexpr int kMaxBlockRows = 96;  // of A that one tile passes over
 
 // Of products at accuracy_level 0: rows that are multiplied by weights dequantised in registers, at most; with more,
-// elements of k in a strip (32 KiB a panel), and panels at once, at most.
-inline constexpr int kDequantisedRows = 3, kStripK = 512, kStripPanels = 2;
+// panels of a strip, at most.
+inline constexpr int kDequantisedRows = 3, kStripPanels = 2;
 
 // Bytes of one record (a group of 8 columns, one block of k) and of its parts.
 struct GroupRecord {

@@ -94,11 +94,12 @@ GroupRecord group_record(const MatMulSpec& spec) {
   return record;
 }
 
-std::optional<PackedLayout> make_layout(const MatMulSpec& spec, Isa isa) {
+std::optional<PackedLayout> make_layout(const MatMulSpec& spec, Isa isa, const Tuning& tuning) {
   if (unsupported_reason(spec) != nullptr || !isa_available(isa)) return std::nullopt;
   PackedLayout layout;
   layout.spec = spec;
   layout.isa = isa;
+  layout.tuning = tuning;
   if (spec.format == WeightFormat::nbits) {
     const int64_t blocks = blocks_of(spec);
     layout.source_bytes = spec.n * blocks * blob_bytes(spec);

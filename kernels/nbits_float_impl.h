@@ -55,18 +55,18 @@ void multiply_strips(const MatMulArgs& args, const GroupRecord& record, const Fl
                      int panels, float* strips, float* acc) {
   const MatMulSpec& spec = args.layout->spec;
   const int64_t group_bytes = blocks_of(spec) * record.bytes, groups = divide_up(spec.n, kGroupColumns);
-  constexpr int64_t kStripFloats = kStripK * kPanelColumns;
+  const int64_t strip_k = args.layout->tuning.strip_k, strip_floats = strip_k * kPanelColumns;
   __builtin_memset(acc, 0, panels * rows * kPanelColumns * sizeof(float));
-  for (int64_t k = 0; k < spec.k; k += kStripK) {
+  for (int64_t k = 0; k < spec.k; k += strip_k) {
     for (int64_t g = 0; g < 2 * panels; g += kGroupsPerRegister<V>) {
-      float* strip = strips + g / 2 * kStripFloats + g % 2 * kGroupColumns;
+      float* strip = strips + g / 2 * strip_floats + g % 2 * kGroupColumns;
       // A last panel of one group: its other half repeats that group and is never written out.
       const int64_t group = 2 * panel + g < groups ? 2 * panel + g : groups - 1;
       const int64_t other = group + 1 < groups ? group_bytes : 0;
-      dequantise_strip<V>(spec, record, args.packed + group * group_bytes, other, k, k + kStripK, strip);
+      dequantise_strip<V>(spec, record, args.packed + group * group_bytes, other, k, k + strip_k, strip);
     }
-    const int64_t k_count = spec.k - k < kStripK ? spec.k - k : kStripK;
-    multiply_panels<V>(a.data + k, a.stride, rows, panels, strips, kStripFloats, k_count, acc, nullptr);
+    const int64_t k_count = spec.k - k < strip_k ? spec.k - k : strip_k;
+    multiply_panels<V>(a.data + k, a.stride, rows, panels, strips, strip_floats, k_count, acc, nullptr);
   }
 }
 
@@ -159,7 +159,7 @@ void nbits_float_tile(const MatMulArgs& args, const TileRange& tile, std::byte* 
   const int64_t rows = tile.row_end - tile.row_begin;
   const FloatRows a = float_rows<V>(args, tile.row_begin);
   float* strips = reinterpret_cast<float*>(scratch);
-  float* acc = strips + kStripPanels * kStripK * kPanelColumns;
+  float* acc = strips + kStripPanels * args.layout->tuning.strip_k * kPanelColumns;
   if (rows <= kDequantisedRows) return nbits_few_rows_tile<V>(args, a, tile, acc);
   const GroupRecord record = group_record(args.layout->spec);
   for (int64_t panel = tile.panel_begin; panel < tile.panel_end;) {

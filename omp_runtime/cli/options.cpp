@@ -124,6 +124,22 @@ void add_prompt(CLI::App& app, RunChoices& choices) {
   app.add_option("--generate", choices.generate, "Tokens to generate, greedily")->check(CLI::PositiveNumber);
 }
 
+void add_tuning(CLI::App& app, kernels::Tuning& tuning) {
+  app.add_option_function<std::vector<std::string>>(
+         "--tuning",
+         [&tuning](const std::vector<std::string>& texts) {
+           for (const std::string& text : texts) {
+             const auto [name, number] = split_pair("--tuning", text);
+             const auto value = static_cast<int64_t>(value_or_refuse("--tuning", parse_bytes(number, "--tuning")));
+             if (const char* expected = kernels::set_tuning(tuning, name, value)) {
+               refuse("--tuning", "'" + text + "': " + expected);
+             }
+           }
+         },
+         "Tile sizes of matrix products, in place of this CPU's profile: tile-us, rows, quantised-bytes, strip-k")
+      ->type_name("NAME=VALUE");
+}
+
 void add_device(CLI::App& app, RunChoices& choices) {
   CLI::Option* const device = app.add_option_function<std::string>(
       "--device",
@@ -177,6 +193,7 @@ void add_choices(CLI::App& app, RunChoices& choices) {
   add_bytes(app, "--retain", runtime.limits.retained_bytes,
             "What staging, execution and outputs may each keep for the next use; default: no limit");
   add_isa(app, session.isa);
+  add_tuning(app, session.tuning);
   add_device(app, choices);
 }
 

@@ -88,7 +88,7 @@ Result<ObjectId> ObjectTable::packed(const model::Node& node, const WeightSource
   const std::vector<model::PayloadId>& sources = weight.payloads;
   auto refuse = [&](std::string reason) { return Error{ErrorKind::bad_model, "plan", node.name, std::move(reason)}; };
   if (const char* const reason = kernels::unsupported_reason(spec)) return refuse(reason);
-  const std::optional<kernels::PackedLayout> layout = kernels::make_layout(spec, options_.isa);
+  const std::optional<kernels::PackedLayout> layout = kernels::make_layout(spec, options_.isa, options_.tuning);
   if (!layout) return refuse("no kernel of the chosen instruction set packs this weight");
   const std::string layout_key = kernels::layout_key(*layout);
   const std::string key =

@@ -12,6 +12,7 @@ plan::PlanOptions plan_options(const RuntimeOptions& runtime, const SessionOptio
   plan::PlanOptions options;
   options.chunk_bytes = session.chunk_bytes;
   options.isa = session.isa.value_or(kernels::best_isa());
+  options.tuning = session.tuning;
   if (runtime.backend) {
     options.device =
         plan::DeviceChoice{runtime.backend, session.device.pack, device_limit(runtime.limits, runtime.backend)};

@@ -109,6 +109,10 @@ TEST_SUITE("options") {
                                          "lru",
                                          "--isa",
                                          "scalar",
+                                         "--tuning",
+                                         "rows=48",
+                                         "--tuning",
+                                         "quantised-bytes=64K",
                                          "--verify",
                                          "never",
                                          "--retain",
@@ -137,6 +141,8 @@ TEST_SUITE("options") {
     CHECK(!command.choices.session.inheritance);
     CHECK(command.choices.session.evict_order == session::EvictOrder::lru);
     CHECK(command.choices.session.isa == kernels::Isa::scalar);
+    CHECK(command.choices.session.tuning.rows == 48);
+    CHECK(command.choices.session.tuning.quantised_bytes == 64 << 10);
     CHECK(command.choices.session.verify == session::Verify::never);
     CHECK(command.output.quiet);
     CHECK(command.output.json);
@@ -149,6 +155,9 @@ TEST_SUITE("options") {
     CHECK(has(refusal({"run", "m", "--isa", "mmx"}), "'mmx' is unknown; known are scalar, avx2"));
     const bool x86 = kernels::isa_available(kernels::Isa::avx2);
     CHECK(has(refusal({"run", "m", "--isa", x86 ? "neon" : "avx512"}), "this CPU has no "));
+    CHECK(has(refusal({"run", "m", "--tuning", "rows=25"}), "'rows=25': rows must be a multiple of 6 from 24 to 192"));
+    CHECK(has(refusal({"run", "m", "--tuning", "columns=8"}), "'columns=8': the names are tile-us, rows"));
+    CHECK(has(refusal({"run", "m", "--tuning", "rows"}), "'rows' is not NAME=VALUE"));
     CHECK(has(refusal({"run", "m", "--scheduler", "magic"}), "'magic' is not a scheduler"));
     CHECK(has(refusal({"run", "m", "--mode", "fast"}), "'fast' is not one of eager|on-demand|streaming"));
     CHECK(has(refusal({"run", "m", "--budget", "lots"}), "'lots'"));

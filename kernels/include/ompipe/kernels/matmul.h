@@ -21,6 +21,7 @@
 #include "ompipe/kernels/element_type.h"
 #include "ompipe/kernels/isa.h"
 #include "ompipe/kernels/tiles.h"
+#include "ompipe/kernels/tuning.h"
 
 namespace ompipe::kernels {
 
@@ -73,6 +74,7 @@ const char* unsupported_reason(const MatMulSpec& spec);
 struct PackedLayout {
   MatMulSpec spec;
   Isa isa = Isa::scalar;
+  Tuning tuning;
   int64_t source_bytes = 0;       // of B alone, as in the file
   int64_t scales_bytes = 0;       // of the scales in the file; 0 for float formats
   int64_t zero_points_bytes = 0;  // of the zero points in the file; 0 if there are none
@@ -80,7 +82,7 @@ struct PackedLayout {
 };
 
 // Nothing if unsupported_reason(spec) or if this CPU lacks `isa`.
-std::optional<PackedLayout> make_layout(const MatMulSpec& spec, Isa isa);
+std::optional<PackedLayout> make_layout(const MatMulSpec& spec, Isa isa, const Tuning& tuning = tuning_of_this_cpu());
 
 // Names all that decides the packed bytes of given source bytes, and nothing else: fit to be persisted and compared.
 std::string layout_key(const PackedLayout& layout);

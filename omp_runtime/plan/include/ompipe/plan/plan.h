@@ -176,6 +176,7 @@ struct DeviceChoice {
 struct PlanOptions {
   uint64_t chunk_bytes = 2u << 20;  // a multiple of 1 MiB
   kernels::Isa isa = kernels::Isa::scalar;
+  kernels::Tuning tuning = {};
   int max_large_objects = 4;                // of one segment
   std::optional<DeviceChoice> device = {};  // there is one; without it no node may be placed there
   uint64_t bundle_limit_bytes = 64u << 10;

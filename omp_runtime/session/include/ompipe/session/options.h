@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ompipe/kernels/isa.h"
+#include "ompipe/kernels/tuning.h"
 #include "ompipe/plan/device_rule.h"
 
 namespace ompipe::io {
@@ -69,7 +70,8 @@ struct SessionOptions {
   Verify verify = Verify::once;
   std::string digests_path = {};         // a trusted list of payload digests; "" : none
   std::optional<kernels::Isa> isa = {};  // none: the best that this CPU has
-  plan::DeviceRule device = {};          // which nodes run on the runtime's device, if it has one
+  kernels::Tuning tuning = kernels::tuning_of_this_cpu();
+  plan::DeviceRule device = {};  // which nodes run on the runtime's device, if it has one
 };
 
 // What a caller chooses for one run.

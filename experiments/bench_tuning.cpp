@@ -1,0 +1,75 @@
+// Matrix products by the values of each tuning field, the others at this CPU's profile. e03_tuning/run.py chooses from
+// what it measures. `--smoke` runs small shapes once.
+#include <benchmark/benchmark.h>
+
+#include <string>
+#include <vector>
+
+#include "bench_main.h"
+#include "matmul_case.h"
+
+namespace ompipe::bench {
+namespace {
+
+using kernels::MatMulSpec;
+using kernels::WeightFormat;
+
+constexpr int64_t kCopiesBytes = int64_t{256} << 20;
+
+void run(benchmark::State& state, const MatMulCase& measured) {
+  const MatMulOperands operands(measured);
+  PackedProduct product(measured, operands);
+  for (auto _ : state) product.run();
+  state.counters["ops"] = benchmark::Counter(measured.flops(), benchmark::Counter::kIsIterationInvariantRate);
+}
+
+struct Field {
+  const char* name;
+  std::vector<int64_t> values;
+};
+
+const std::vector<Field> kFields = {
+    {"rows", {48, 72, 96, 132, 192}},
+    {"tile-us", {10, 20, 40, 80, 160}},
+    {"quantised-bytes", {64 << 10, 128 << 10, 256 << 10, 512 << 10}},
+    {"strip-k", {128, 256, 512, 1024, 2048}},
+};
+
+// Whether the field can matter for the product.
+bool concerns(const std::string& field, const MatMulCase& measured) {
+  if (field == "strip-k") return measured.nbits() && !measured.integer() && measured.m > 3;
+  if (field == "quantised-bytes") return measured.integer() && measured.m > 1;
+  if (field == "rows") return measured.m > 24;
+  return true;
+}
+
+void add_all(bool smoke) {
+  const int64_t size = smoke ? 256 : 2048;
+  MatMulSpec floats = {.format = WeightFormat::f32, .k = size, .n = size};
+  MatMulSpec level0 = {.format = WeightFormat::nbits, .k = size, .n = size, .block = 32};
+  MatMulSpec level4 = level0;
+  level4.accuracy_level = 4;
+  for (const Field& field : kFields) {
+    for (const MatMulSpec& spec : {floats, level0, level4}) {
+      for (const int64_t m : smoke ? std::vector<int64_t>{32} : std::vector<int64_t>{1, 32, 128, 512}) {
+        for (const int64_t value : field.values) {
+          MatMulCase measured = {spec, m, 2, smoke || m > 32 ? 0 : kCopiesBytes};
+          if (!concerns(field.name, measured)) continue;
+          if (const char* expected = kernels::set_tuning(measured.tuning, field.name, value)) {
+            std::fprintf(stderr, "bench_tuning: %s\n", expected);
+            std::exit(1);
+          }
+          const std::string of = "tuning/field:" + std::string(field.name) + "/value:" + std::to_string(value) + "/";
+          benchmark::RegisterBenchmark((of + measured.name("ompipe")).c_str(), run, measured)
+              ->UseRealTime()
+              ->Unit(benchmark::kMicrosecond);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ompipe::bench
+
+int main(int argc, char** argv) { return ompipe::bench::bench_main(argc, argv, ompipe::bench::add_all); }

@@ -1,0 +1,28 @@
+// Tile sizes of the matrix products: they decide how fast a product is and never its bits or the packed bytes.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace ompipe::kernels {
+
+// The defaults were measured with avx2 and 512 KiB of L2 (experiments/e03_tuning).
+struct Tuning {
+  int64_t tile_us = 40;                 // predicted work of a tile, in microseconds
+  int64_t rows = 96;                    // of A that a tile passes over at most
+  int64_t quantised_bytes = 256 << 10;  // of quantised rows that a tile passes over at most
+  int64_t strip_k = 512;                // elements of k of a strip of dequantised weights, at most
+};
+
+// The profile of CPUs with that much L2: half of it holds quantised rows. 0 bytes: unknown, the defaults.
+Tuning tuning_for(int64_t l2_bytes);
+
+// tuning_for with this CPU's L2. Asks the C library once per process; any thread.
+Tuning tuning_of_this_cpu();
+
+// Sets the field of that name: tile-us (1 to 10000), rows (24 to 192,
+// a multiple of 6), quantised-bytes (4096 to 2^30), strip-k (64 to 4096, a multiple of 32). Gives null, or a static
+// text that says what was expected and leaves `tuning` as it was.
+const char* set_tuning(Tuning& tuning, std::string_view name, int64_t value);
+
+}  // namespace ompipe::kernels

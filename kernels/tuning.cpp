@@ -1,0 +1,47 @@
+#include "ompipe/kernels/tuning.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace ompipe::kernels {
+namespace {
+
+struct Field {
+  std::string_view name;
+  int64_t Tuning::* member;
+  int64_t least, most, step;
+  const char* expected;
+};
+
+constexpr Field kFields[] = {
+    {"tile-us", &Tuning::tile_us, 1, 10'000, 1, "tile-us must be 1 to 10000"},
+    {"rows", &Tuning::rows, 24, 192, 6, "rows must be a multiple of 6 from 24 to 192"},
+    {"quantised-bytes", &Tuning::quantised_bytes, 4096, 1 << 30, 1, "quantised-bytes must be 4096 to 1G"},
+    {"strip-k", &Tuning::strip_k, 64, 4096, 32, "strip-k must be a multiple of 32 from 64 to 4096"},
+};
+
+}  // namespace
+
+Tuning tuning_for(int64_t l2_bytes) {
+  Tuning tuning;
+  if (l2_bytes > 0) tuning.quantised_bytes = std::max<int64_t>(l2_bytes / 2, 64 << 10);
+  return tuning;
+}
+
+Tuning tuning_of_this_cpu() {
+  static const int64_t l2_bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return tuning_for(l2_bytes);
+}
+
+const char* set_tuning(Tuning& tuning, std::string_view name, int64_t value) {
+  for (const Field& field : kFields) {
+    if (field.name != name) continue;
+    if (value < field.least || value > field.most || value % field.step != 0) return field.expected;
+    tuning.*field.member = value;
+    return nullptr;
+  }
+  return "the names are tile-us, rows, quantised-bytes and strip-k";
+}
+
+}  // namespace ompipe::kernels
