@@ -15,12 +15,12 @@ static_assert(std::is_trivially_destructible_v<ompipe_matmul_layout> &&
 
 // Structures grow by whole fields only: none may begin in padding that an older program left undefined.
 static_assert(sizeof(ompipe_matmul_weight) == 56 && sizeof(ompipe_matmul_sizes) == 48 &&
-              sizeof(ompipe_matmul_source) == 48 && sizeof(ompipe_matmul_product) == 112);
+              sizeof(ompipe_matmul_source) == 48 && sizeof(ompipe_matmul_product) == 120);
 
 namespace ompipe::kernels::c {
 namespace {
 
-constexpr size_t kWeightBytes = 56, kSizesBytes = 48, kSourceBytes = 48, kProductBytes = 112;  // in version 1.0
+constexpr size_t kWeightBytes = 56, kSizesBytes = 48, kSourceBytes = 48, kProductBytes = 120;  // in version 1.0
 
 // Sizes stay far from overflow.
 constexpr int64_t kMaxRows = int64_t{1} << 30, kMaxStride = int64_t{1} << 31;
@@ -77,13 +77,14 @@ ompipe_status read_blocks(const ompipe_matmul_weight& weight, MatMulSpec& spec, 
   if (!read_zero_points(weight.zero_points, spec.zero_points)) {
     return fail(OMPIPE_INVALID_ARGUMENT, reason, "zero_points must be one of OMPIPE_ZERO_POINTS_...");
   }
-  if (weight.scales != OMPIPE_SCALES_F32 && weight.scales != OMPIPE_SCALES_F16) {
+  if (weight.scales < OMPIPE_SCALES_F32 || weight.scales > OMPIPE_SCALES_F32_AS_F16) {
     return fail(OMPIPE_INVALID_ARGUMENT, reason, "scales must be one of OMPIPE_SCALES_...");
   }
   spec.block = weight.block;
   spec.accuracy_level = weight.accuracy_level;
   spec.bits = weight.bits;
   spec.scale_type = weight.scales == OMPIPE_SCALES_F16 ? ScaleType::f16 : ScaleType::f32;
+  spec.half_scales = weight.scales == OMPIPE_SCALES_F32_AS_F16;
   return done(reason);
 }
 
@@ -125,35 +126,55 @@ ompipe_status check_source(const PackedLayout& layout, const ompipe_matmul_sourc
   return done(reason);
 }
 
-// Rows of `columns` floats, `stride` apart.
-ompipe_status check_rows(const float* rows, int64_t columns, int64_t stride, const char** reason) {
+constexpr const char* kElements = "a, out or c isn't aligned as its elements are";
+
+ElementType element_type(const ompipe_matmul_product& product) {
+  return product.elements == OMPIPE_ELEMENTS_F16 ? ElementType::f16 : ElementType::f32;
+}
+
+// Rows of `columns` elements, `stride` apart.
+ompipe_status check_rows(const void* rows, ElementType type, int64_t columns, int64_t stride, const char** reason) {
   if (rows == nullptr) return fail(OMPIPE_INVALID_ARGUMENT, reason, "a or out is null");
-  if (!is_aligned(rows, alignof(float))) return fail(OMPIPE_MISALIGNED, reason, "a, out or c isn't aligned as floats");
+  if (!is_aligned(rows, element_bytes(type))) return fail(OMPIPE_MISALIGNED, reason, kElements);
   if (stride < columns || stride > kMaxStride) {
     return fail(OMPIPE_INVALID_ARGUMENT, reason, "lda must be at least K, ldo at least N, and both at most 2^31");
   }
   return done(reason);
 }
 
-ompipe_status check_product(const ompipe_matmul_product& product, const PackedLayout& layout, const char** reason) {
+ompipe_status check_addend(const ompipe_matmul_product& product, const char** reason) {
+  if (product.c == nullptr) return done(reason);
+  if (!is_aligned(product.c, element_bytes(element_type(product)))) return fail(OMPIPE_MISALIGNED, reason, kElements);
+  if (product.c_row_stride < 0 || product.c_row_stride > kMaxStride || product.c_column_stride < 0 ||
+      product.c_column_stride > kMaxStride) {
+    return fail(OMPIPE_INVALID_ARGUMENT, reason, "strides of c must be 0 to 2^31");
+  }
+  return done(reason);
+}
+
+// What sizes depend on.
+ompipe_status check_shape(const ompipe_matmul_product& product, const char** reason) {
   if (product.m < 0 || product.m > kMaxRows) return fail(OMPIPE_INVALID_ARGUMENT, reason, "m must be 0 to 2^30");
+  if (product.elements != OMPIPE_ELEMENTS_F32 && product.elements != OMPIPE_ELEMENTS_F16) {
+    return fail(OMPIPE_INVALID_ARGUMENT, reason, "elements must be one of OMPIPE_ELEMENTS_...");
+  }
+  if (product.unused != 0) return fail(OMPIPE_UNKNOWN_FIELD, reason, kStruct);
+  return done(reason);
+}
+
+ompipe_status check_product(const ompipe_matmul_product& product, const PackedLayout& layout, const char** reason) {
+  ompipe_status status = check_shape(product, reason);
+  if (status != OMPIPE_OK) return status;
   if (product.packed == nullptr) return fail(OMPIPE_INVALID_ARGUMENT, reason, "packed is null");
   if (!is_aligned(product.packed, kAlignmentBytes)) {
     return fail(OMPIPE_MISALIGNED, reason, "packed must start at a multiple of OMPIPE_ALIGNMENT");
   }
-  ompipe_status status = check_rows(product.a, layout.spec.k, product.lda, reason);
-  if (status == OMPIPE_OK) status = check_rows(product.out, layout.spec.n, product.ldo, reason);
+  const ElementType type = element_type(product);
+  status = check_rows(product.a, type, layout.spec.k, product.lda, reason);
+  if (status == OMPIPE_OK) status = check_rows(product.out, type, layout.spec.n, product.ldo, reason);
+  if (status == OMPIPE_OK) status = check_addend(product, reason);
   if (status != OMPIPE_OK) return status;
-  if (product.c != nullptr) {
-    if (!is_aligned(product.c, alignof(float))) {
-      return fail(OMPIPE_MISALIGNED, reason, "a, out or c isn't aligned as floats");
-    }
-    if (product.c_row_stride < 0 || product.c_row_stride > kMaxStride || product.c_column_stride < 0 ||
-        product.c_column_stride > kMaxStride) {
-      return fail(OMPIPE_INVALID_ARGUMENT, reason, "strides of c must be 0 to 2^31");
-    }
-  }
-  const int64_t shared = shared_scratch_bytes(layout, product.m);
+  const int64_t shared = shared_scratch_bytes(layout, product.m, type);
   if (shared == 0) return done(reason);
   if (product.shared_scratch == nullptr) return fail(OMPIPE_INVALID_ARGUMENT, reason, "shared_scratch is null");
   if (product.shared_scratch_bytes < shared) {
@@ -167,6 +188,10 @@ ompipe_status check_product(const ompipe_matmul_product& product, const PackedLa
 
 }  // namespace
 }  // namespace ompipe::kernels::c
+
+int32_t ompipe_scales_fit_f16(const float* scales, int64_t count) noexcept {
+  return scales != nullptr && count >= 0 && scales_fit_half(scales, count);
+}
 
 ompipe_size ompipe_matmul_layout_size(void) noexcept {
   return {sizeof(ompipe_matmul_layout), alignof(ompipe_matmul_layout)};
@@ -252,11 +277,14 @@ ompipe_status ompipe_matmul_scratch(const ompipe_matmul_product* product, int64_
   ompipe_matmul_product read;
   if (!c::read_struct(product, c::kProductBytes, read)) return OMPIPE_UNKNOWN_FIELD;
   const PackedLayout* const packed = c::packed_layout(read.layout);
-  if (packed == nullptr || read.m < 0 || read.m > c::kMaxRows) return OMPIPE_INVALID_ARGUMENT;
+  if (packed == nullptr) return OMPIPE_INVALID_ARGUMENT;
+  const ompipe_status status = c::check_shape(read, nullptr);
+  if (status != OMPIPE_OK) return status;
   MatMulArgs args;
+  args.type = c::element_type(read);
   args.layout = packed;
   args.m = read.m;
-  *shared_bytes = shared_scratch_bytes(*packed, read.m);
+  *shared_bytes = shared_scratch_bytes(*packed, read.m, args.type);
   *tile_bytes = static_cast<int64_t>(matmul_call(args).tile_scratch_bytes);
   return OMPIPE_OK;
 }
@@ -273,6 +301,7 @@ ompipe_status ompipe_matmul_call_init(ompipe_call* call, size_t call_bytes, cons
   status = c::check_product(read, *layout, reason);
   if (status != OMPIPE_OK) return status;
   MatMulArgs args;
+  args.type = c::element_type(read);
   args.layout = layout;
   args.packed = static_cast<const std::byte*>(read.packed);
   args.m = read.m;

@@ -35,7 +35,7 @@ class MatMulSource(ctypes.Structure):
 class MatMulProduct(ctypes.Structure):
     _fields_ = [("struct_bytes", c_size_t), ("layout", c_void_p), ("packed", c_void_p), ("m", c_int64), ("a", c_void_p),
                 ("lda", c_int64), ("out", c_void_p), ("ldo", c_int64), ("c", c_void_p), ("c_row_stride", c_int64),
-                ("c_column_stride", c_int64), ("alpha", c_float), ("beta", c_float), ("shared_scratch", c_void_p),
+                ("c_column_stride", c_int64), ("alpha", c_float), ("beta", c_float), ("elements", c_int32), ("unused", c_int32), ("shared_scratch", c_void_p),
                 ("shared_scratch_bytes", c_int64)]
 
 

@@ -120,7 +120,15 @@ enum {
 };
 
 // Scales of OMPIPE_WEIGHT_NBITS: [N, ceil(K / block)].
-enum { OMPIPE_SCALES_F32 = 0, OMPIPE_SCALES_F16 = 1 };
+enum {
+  OMPIPE_SCALES_F32 = 0,
+  OMPIPE_SCALES_F16 = 1,
+  OMPIPE_SCALES_F32_AS_F16 = 2  // float32 that is packed as float16; rounded unless ompipe_scales_fit_f16
+};
+
+// 1 if each of `count` float32 scales is a float16, so that OMPIPE_SCALES_F32_AS_F16 loses nothing; else 0, and for
+// null.
+OMPIPE_KERNELS_API int32_t ompipe_scales_fit_f16(const float* scales, int64_t count) OMPIPE_NOEXCEPT;
 
 // One constant operand B of [K, N], and how it will be used. Fields that the format doesn't use are zero.
 typedef struct ompipe_matmul_weight {
@@ -186,6 +194,9 @@ OMPIPE_KERNELS_API ompipe_status ompipe_matmul_pack(const ompipe_matmul_layout* 
 
 // --- products ---
 
+// The type of a, c and out. Products of float16 are computed as those of float32 and rounded when they are written.
+enum { OMPIPE_ELEMENTS_F32 = 0, OMPIPE_ELEMENTS_F16 = 1 };
+
 // One product: out[m, n] = alpha * (A * B)[m, n] + beta * c[m, n]. Start from ompipe_matmul_product_default. All that
 // it points to outlives the call that is made of it, and `out` overlaps none of it.
 typedef struct ompipe_matmul_product {
@@ -193,13 +204,15 @@ typedef struct ompipe_matmul_product {
   const ompipe_matmul_layout* layout;
   const void* packed;  // sizes.packed_bytes
   int64_t m;           // 0 is possible: nothing to do
-  const float* a;      // [m, K], rows `lda` elements apart
+  const void* a;       // [m, K], rows `lda` elements apart
   int64_t lda;
-  float* out;  // [m, N], rows `ldo` elements apart
+  void* out;  // [m, N], rows `ldo` elements apart
   int64_t ldo;
-  const float* c;  // a bias (strides 0, 1) or Gemm's C with its broadcasting strides; null: none
+  const void* c;  // a bias (strides 0, 1) or Gemm's C with its broadcasting strides; null: none
   int64_t c_row_stride, c_column_stride;
   float alpha, beta;
+  int32_t elements;      // OMPIPE_ELEMENTS_...
+  int32_t unused;        // 0
   void* shared_scratch;  // for all tiles of this product, at OMPIPE_ALIGNMENT; of no other product that runs meanwhile
   int64_t shared_scratch_bytes;
 } ompipe_matmul_product;
@@ -207,12 +220,12 @@ typedef struct ompipe_matmul_product {
 // All zero, but alpha and beta 1 and c a bias of N elements.
 static inline ompipe_matmul_product ompipe_matmul_product_default(void) {
   ompipe_matmul_product product = {
-      sizeof(ompipe_matmul_product), NULL, NULL, 0, NULL, 0, NULL, 0, NULL, 0, 1, 1, 1, NULL, 0};
+      sizeof(ompipe_matmul_product), NULL, NULL, 0, NULL, 0, NULL, 0, NULL, 0, 1, 1, 1, 0, 0, NULL, 0};
   return product;
 }
 
 // Scratch that a product needs: shared by all its tiles, and of each tile that runs. Neither falls as m rises. Reads
-// `layout` and `m` of the product only, so that it can be asked before there is memory.
+// `layout`, `elements` and `m` of the product only, so that it can be asked before there is memory.
 OMPIPE_KERNELS_API ompipe_status ompipe_matmul_scratch(const ompipe_matmul_product* product, int64_t* shared_bytes,
                                                        int64_t* tile_bytes) OMPIPE_NOEXCEPT;
 

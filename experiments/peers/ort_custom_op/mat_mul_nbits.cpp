@@ -102,9 +102,9 @@ class Kernel {
     dims.back() = n_;
     OrtValue* out = nullptr;
     OMPIPE_ORT_TRY(api_.KernelContext_GetOutput(context, 0, dims.data(), dims.size(), &out));
-    OMPIPE_ORT_TRY(floats(a, &product.a));
-    OMPIPE_ORT_TRY(floats(out, const_cast<const float**>(&product.out)));
-    if (bias != nullptr) OMPIPE_ORT_TRY(floats(bias, &product.c));
+    OMPIPE_ORT_TRY(api_.GetTensorData(a, &product.a));
+    OMPIPE_ORT_TRY(api_.GetTensorMutableData(out, &product.out));
+    if (bias != nullptr) OMPIPE_ORT_TRY(api_.GetTensorData(bias, &product.c));
     product.layout = layout();
     product.packed = packed_.get();
     product.lda = k_;
@@ -161,13 +161,6 @@ class Kernel {
     if (status == nullptr) status = api_.GetDimensions(type, dims->data(), rank);
     api_.ReleaseTensorTypeAndShapeInfo(type);
     return status;
-  }
-
-  OrtStatus* floats(const OrtValue* value, const float** data) const {
-    const void* found = nullptr;
-    OMPIPE_ORT_TRY(api_.GetTensorData(value, &found));
-    *data = static_cast<const float*>(found);
-    return nullptr;
   }
 
   OrtStatus* pack(const ompipe_matmul_weight& weight, const Constant& b, const Constant& scales,

@@ -127,6 +127,12 @@ static void check_growth(void) {
   TRUE(ompipe_matmul_layout_sizes(layout, &sizes.known) == OMPIPE_UNKNOWN_FIELD);
 }
 
+static void check_scales(void) {
+  const float exact[] = {0.5f, -2048, 0}, inexact[] = {0.5f, 1.0001f};
+  TRUE(ompipe_scales_fit_f16(exact, 3) && !ompipe_scales_fit_f16(inexact, 2) && ompipe_scales_fit_f16(inexact, 1));
+  TRUE(!ompipe_scales_fit_f16(NULL, 1) && !ompipe_scales_fit_f16(exact, -1));
+}
+
 static void check_layout(void) {
   make(blocks());
   char text[128], small[4] = "abc";
@@ -204,6 +210,10 @@ static void check_scratch(void) {
   TRUE(ompipe_matmul_scratch(NULL, &one, &two) == OMPIPE_INVALID_ARGUMENT);
   product.m = -1;
   TRUE(ompipe_matmul_scratch(&product, &one, &two) == OMPIPE_INVALID_ARGUMENT);
+  product.m = M;
+  product.elements = -1;
+  TRUE(ompipe_matmul_scratch(&product, &one, &two) == OMPIPE_INVALID_ARGUMENT);
+  product.elements = 0;
   product.m = INT64_MAX;
   TRUE(ompipe_matmul_scratch(&product, &one, &two) == OMPIPE_INVALID_ARGUMENT);
   product = right_product();
@@ -230,8 +240,11 @@ static void check_products(void) {
   REFUSE(p.m = INT64_MAX, OMPIPE_INVALID_ARGUMENT, "m must");
   REFUSE(p.a = NULL, OMPIPE_INVALID_ARGUMENT, "null");
   REFUSE(p.out = NULL, OMPIPE_INVALID_ARGUMENT, "null");
-  REFUSE(p.a = (void*)((char*)a + 2), OMPIPE_MISALIGNED, "floats");
-  REFUSE(p.c = (void*)((char*)a + 2), OMPIPE_MISALIGNED, "floats");
+  REFUSE(p.a = (void*)((char*)a + 2), OMPIPE_MISALIGNED, "elements");
+  REFUSE(p.c = (void*)((char*)a + 2), OMPIPE_MISALIGNED, "elements");
+  REFUSE(p.elements = 2, OMPIPE_INVALID_ARGUMENT, "elements");
+  REFUSE(p.elements = OMPIPE_ELEMENTS_F16; p.a = (void*)((char*)a + 1), OMPIPE_MISALIGNED, "elements");
+  REFUSE(p.unused = 1, OMPIPE_UNKNOWN_FIELD, "struct_bytes");
   REFUSE(p.lda = K - 1, OMPIPE_INVALID_ARGUMENT, "lda");
   REFUSE(p.ldo = N - 1, OMPIPE_INVALID_ARGUMENT, "ldo");
   REFUSE(p.ldo = INT64_MAX, OMPIPE_INVALID_ARGUMENT, "ldo");
@@ -300,6 +313,7 @@ int main(void) {
   check_isas();
   check_weights();
   check_growth();
+  check_scales();
   check_layout();
   check_pack();
   check_scratch();

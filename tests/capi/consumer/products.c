@@ -8,16 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "elements.h"
 #include "ompipe_kernels.h"
 
 enum { THREADS = 4 };
-
-static uint32_t next_random(uint32_t* state) {
-  *state = *state * 1664525u + 1013904223u;
-  return *state >> 8;
-}
-
-static float random_float(uint32_t* state) { return (float)next_random(state) / (1 << 23) - 1; }
 
 static void* allocate(size_t bytes, size_t alignment) {
   void* memory = aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
@@ -78,77 +72,63 @@ typedef struct Weight {
   double* values;
 } Weight;
 
-// A half of at most 2, from its bits: normal ones and zero.
-static double half_value(uint16_t half) {
-  const int exponent = half >> 10 & 31;
-  const double magnitude = exponent == 0 ? 0 : ldexp(1024 + (half & 1023), exponent - 25);
-  return half >> 15 ? -magnitude : magnitude;
-}
-
-static uint16_t random_half(uint32_t* random) {
-  return (uint16_t)((next_random(random) & 1) << 15 | (10 + next_random(random) % 6) << 10 |
-                    (next_random(random) & 1023));
-}
-
-static double float_element(unsigned char* at, int32_t format, uint32_t* random) {
-  if (format == OMPIPE_WEIGHT_F32) {
-    const float value = random_float(random);
-    memcpy(at, &value, sizeof value);
-    return value;
-  }
-  uint16_t bits = random_half(random);
-  if (format == OMPIPE_WEIGHT_F16) {
-    memcpy(at, &bits, sizeof bits);
-    return half_value(bits);
-  }
-  const float value = random_float(random);
-  uint32_t whole;
-  memcpy(&whole, &value, sizeof whole);
-  bits = (uint16_t)(whole >> 16);
-  whole = (uint32_t)bits << 16;
-  float kept;
-  memcpy(&kept, &whole, sizeof kept);
-  memcpy(at, &bits, sizeof bits);
-  return kept;
-}
-
 static void fill_floats(Weight* weight, uint32_t* random) {
   const int64_t k = weight->description.k, n = weight->description.n;
   const int element = weight->description.format == OMPIPE_WEIGHT_F32 ? 4 : 2;
   for (int64_t i = 0; i < k * n; ++i) {
     const int64_t row = weight->description.trans_b ? i % k : i / n,
                   column = weight->description.trans_b ? i / k : i % n;
-    weight->values[row * n + column] = float_element(weight->b + i * element, weight->description.format, random);
+    weight->values[row * n + column] = random_element(weight->b + i * element, weight->description.format, random);
+  }
+}
+
+// Bits [at * bits, (at + 1) * bits) of a row of bytes, low bits first.
+static int unpack(const unsigned char* row, int64_t at, int bits) {
+  return row[at * bits / 8] >> at * bits % 8 & ((1 << bits) - 1);
+}
+
+// The zero point of column n and a block, of the kind that the weight has.
+static double zero_point(const Weight* weight, int64_t n, int64_t block, int64_t blocks, uint32_t* random) {
+  const ompipe_matmul_weight* d = &weight->description;
+  switch (d->zero_points) {
+    case OMPIPE_ZERO_POINTS_PACKED:
+      return unpack(weight->zero_points + n * ((blocks * d->bits + 7) / 8), block, d->bits);
+    case OMPIPE_ZERO_POINTS_F32:
+      return random_element(weight->zero_points + (n * blocks + block) * 4, OMPIPE_WEIGHT_F32, random);
+    case OMPIPE_ZERO_POINTS_F16:
+      return random_element(weight->zero_points + (n * blocks + block) * 2, OMPIPE_WEIGHT_F16, random);
+    default:
+      return 1 << (d->bits - 1);
   }
 }
 
 static void fill_blocks(Weight* weight, uint32_t* random) {
   const ompipe_matmul_weight* d = &weight->description;
-  const int64_t blocks = (d->k + d->block - 1) / d->block, pairs = (blocks + 1) / 2;
+  const int64_t blocks = (d->k + d->block - 1) / d->block, blob = d->block * d->bits / 8;
   for (int64_t i = 0; i < weight->sizes.source_bytes; ++i) weight->b[i] = (unsigned char)next_random(random);
-  for (int64_t i = 0; i < weight->sizes.zero_points_bytes; ++i)
+  for (int64_t i = 0; i < weight->sizes.zero_points_bytes; ++i) {
     weight->zero_points[i] = (unsigned char)next_random(random);
+  }
+  const int32_t scales = d->scales == OMPIPE_SCALES_F16 ? OMPIPE_WEIGHT_F16 : OMPIPE_WEIGHT_F32;
   for (int64_t n = 0; n < d->n; ++n) {
     for (int64_t block = 0; block < blocks; ++block) {
-      double scale;
-      if (d->scales == OMPIPE_SCALES_F16) {
-        const uint16_t half = random_half(random);
-        memcpy(weight->scales + (n * blocks + block) * 2, &half, sizeof half);
-        scale = half_value(half);
-      } else {
-        const float value = random_float(random);
-        memcpy(weight->scales + (n * blocks + block) * 4, &value, sizeof value);
-        scale = value;
+      unsigned char* at = weight->scales + (n * blocks + block) * (scales == OMPIPE_WEIGHT_F16 ? 2 : 4);
+      double scale = random_element(at, scales, random);
+      if (d->scales == OMPIPE_SCALES_F32_AS_F16) {
+        scale = half_value(random_half(random));
+        const float exact = (float)scale;
+        memcpy(at, &exact, sizeof exact);
       }
-      int zero_point = 8;
-      if (weight->sizes.zero_points_bytes)
-        zero_point = weight->zero_points[n * pairs + block / 2] >> block % 2 * 4 & 15;
+      const double zero = zero_point(weight, n, block, blocks, random);
       for (int64_t i = 0; i < d->block && block * d->block + i < d->k; ++i) {
-        const int quant = weight->b[((n * blocks + block) * d->block + i) / 2] >> i % 2 * 4 & 15;
-        weight->values[(block * d->block + i) * d->n + n] = (quant - zero_point) * scale;
+        const int quant = unpack(weight->b + (n * blocks + block) * blob, i, d->bits);
+        weight->values[(block * d->block + i) * d->n + n] = (quant - zero) * scale;
       }
     }
   }
+  const int64_t count = d->n * blocks;
+  demand(d->scales != OMPIPE_SCALES_F32_AS_F16 || ompipe_scales_fit_f16((const float*)(void*)weight->scales, count),
+         "scales that are halves");
 }
 
 // Ranges of a few units, the last one shorter.
@@ -213,25 +193,49 @@ static void run_item(const Work* work, int64_t item, void* scratch) {
   demand_done(status, NULL);
 }
 
-// Every output lies within a bound of the naive product: rounding of k additions, and at level 4 of each activation to
-// 1 / 127 of its block's largest, here at most 1.
-static void compare(const Weight* weight, const ompipe_matmul_product* product) {
+// A product's activations, addend and result, of one element type.
+typedef struct Rows {
+  int32_t format;  // OMPIPE_WEIGHT_F32 or OMPIPE_WEIGHT_F16
+  unsigned char* bytes;
+} Rows;
+
+static int64_t element_bytes(int32_t format) { return format == OMPIPE_WEIGHT_F16 ? 2 : 4; }
+
+static Rows make_rows(int32_t format, int64_t count) {
+  return (Rows){format, allocate((size_t)(count * element_bytes(format)), OMPIPE_ALIGNMENT)};
+}
+
+static void fill_rows(Rows rows, int64_t begin, int64_t count, uint32_t* random) {
+  for (int64_t i = begin; i < begin + count; ++i) {
+    random_element(rows.bytes + i * element_bytes(rows.format), rows.format, random);
+  }
+}
+
+static double element(Rows rows, int64_t at) {
+  return element_value(rows.bytes + at * element_bytes(rows.format), rows.format);
+}
+
+// Every output lies within a bound of the naive product: rounding of k additions, at level 4 of each activation to
+// 1 / 127 of its block's largest (floats are at most 1 here, halves 2), and of halves that are written.
+static void compare(const Weight* weight, const ompipe_matmul_product* product, Rows a, Rows c, Rows out) {
   const int64_t k = weight->description.k, n = weight->description.n;
+  const int half = out.format == OMPIPE_WEIGHT_F16;
   for (int64_t row = 0; row < product->m; ++row) {
     for (int64_t column = 0; column < n; ++column) {
       double exact = 0, magnitude = 0, weights = 0;
       for (int64_t i = 0; i < k; ++i) {
-        const double value = weight->values[i * n + column], a = product->a[row * product->lda + i];
-        exact += a * value;
-        magnitude += fabs(a * value);
+        const double value = weight->values[i * n + column], term = element(a, row * product->lda + i) * value;
+        exact += term;
+        magnitude += fabs(term);
         weights += fabs(value);
       }
-      const double c = product->c[row * product->c_row_stride + column * product->c_column_stride];
+      const double addend = element(c, row * product->c_row_stride + column * product->c_column_stride);
+      const double wanted = product->alpha * exact + product->beta * addend;
       double bound = magnitude * (double)(k + 2) / (1 << 23);
-      if (weight->description.accuracy_level == 4) bound += weights / 254 * 1.001;
-      bound = fabs(product->alpha) * bound + fabs(product->beta * c) / (1 << 22) + 1e-6;
-      const double difference =
-          product->out[row * product->ldo + column] - (product->alpha * exact + product->beta * c);
+      if (weight->description.accuracy_level == 4) bound += weights * (half ? 2 : 1) / 254 * 1.001;
+      bound = fabs(product->alpha) * bound + fabs(product->beta * addend) / (1 << 22) + 1e-6;
+      if (half) bound += (fabs(wanted) + bound) / (1 << 11);
+      const double difference = element(out, row * product->ldo + column) - wanted;
       if (fabs(difference) <= bound) continue;
       fprintf(stderr, "products: m %lld n %lld: off by %g, %g allowed\n", (long long)row, (long long)column, difference,
               bound);
@@ -240,23 +244,24 @@ static void compare(const Weight* weight, const ompipe_matmul_product* product) 
   }
 }
 
-static void multiply(const Weight* weight, int64_t m, uint32_t* random) {
+static void multiply(const Weight* weight, int64_t m, int32_t elements, uint32_t* random) {
   const int64_t k = weight->description.k, n = weight->description.n;
+  const int32_t format = elements == OMPIPE_ELEMENTS_F16 ? OMPIPE_WEIGHT_F16 : OMPIPE_WEIGHT_F32;
   ompipe_matmul_product product = ompipe_matmul_product_default();
   int64_t tile_bytes;
   product.layout = weight->layout;
   product.m = m;
+  product.elements = elements;
   demand_done(ompipe_matmul_scratch(&product, &product.shared_scratch_bytes, &tile_bytes), NULL);
   product.lda = k + 3;
   product.ldo = n + 5;
-  float* a = allocate(sizeof(float) * (size_t)(m * product.lda), OMPIPE_ALIGNMENT);
-  float* c = allocate(sizeof(float) * (size_t)n, OMPIPE_ALIGNMENT);
-  for (int64_t i = 0; i < m * k; ++i) a[i / k * product.lda + i % k] = random_float(random);
-  for (int64_t i = 0; i < n; ++i) c[i] = random_float(random);
+  const Rows a = make_rows(format, m * product.lda), c = make_rows(format, n), out = make_rows(format, m * product.ldo);
+  for (int64_t row = 0; row < m; ++row) fill_rows(a, row * product.lda, k, random);
+  fill_rows(c, 0, n, random);
   product.packed = weight->packed;
-  product.a = a;
-  product.out = allocate(sizeof(float) * (size_t)(m * product.ldo), OMPIPE_ALIGNMENT);
-  product.c = c;
+  product.a = a.bytes;
+  product.c = c.bytes;
+  product.out = out.bytes;
   product.alpha = 0.5f;
   product.beta = -2;
   product.shared_scratch = allocate((size_t)product.shared_scratch_bytes, OMPIPE_ALIGNMENT);
@@ -272,16 +277,17 @@ static void multiply(const Weight* weight, int64_t m, uint32_t* random) {
         .run = run_item, .arguments = &of, .count = ompipe_call_tiles(call, phase), .scratch_bytes = tile_bytes};
     run_on_threads(&work);
   }
-  compare(weight, &product);
+  compare(weight, &product, a, c, out);
 
   // On one thread, in order: the same bits, and nothing between the rows.
-  float* first = product.out;
-  product.out = allocate(sizeof(float) * (size_t)(m * product.ldo), OMPIPE_ALIGNMENT);
+  const Rows again = make_rows(format, m * product.ldo);
+  product.out = again.bytes;
   demand_done(ompipe_matmul_call_init(call, size.bytes, &product, &reason), &reason);
   void* scratch = allocate((size_t)tile_bytes, OMPIPE_ALIGNMENT);
   demand_done(ompipe_call_run(call, scratch, tile_bytes), NULL);
-  demand(memcmp(first, product.out, sizeof(float) * (size_t)(m * product.ldo)) == 0, "the order of tiles changes bits");
-  void* all[] = {a, c, first, product.out, product.shared_scratch, call, scratch};
+  const size_t bytes = (size_t)(m * product.ldo * element_bytes(format));
+  demand(memcmp(out.bytes, again.bytes, bytes) == 0, "the order of tiles changes bits");
+  void* all[] = {a.bytes, c.bytes, out.bytes, again.bytes, product.shared_scratch, call, scratch};
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) free(all[i]);
 }
 
@@ -311,7 +317,10 @@ int main(void) {
     Weight weight = make_weight(description, &random);
     char key[128];
     demand_done(ompipe_matmul_layout_key(weight.layout, key, sizeof key, NULL), NULL);
-    for (size_t j = 0; j < sizeof rows / sizeof *rows; ++j) multiply(&weight, rows[j], &random);
+    for (size_t j = 0; j < sizeof rows / sizeof *rows; ++j) {
+      multiply(&weight, rows[j], OMPIPE_ELEMENTS_F32, &random);
+      multiply(&weight, rows[j], OMPIPE_ELEMENTS_F16, &random);
+    }
     printf("%s on %s\n", key, ompipe_isa_name(ompipe_matmul_layout_isa(weight.layout)));
     free_weight(&weight);
   }
