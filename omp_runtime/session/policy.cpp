@@ -108,10 +108,17 @@ Policy::Policy(const PolicyOptions& options, arenas::Budget& budget, BlockArena&
 
 Policy::~Policy() = default;
 
-void Policy::bind(SessionState& session) {
+Status Policy::bind(SessionState& session) {
+  if (Status status = fits(budget_.limits(), session, {}); !status.ok()) {
+    Error error = status.error();
+    error.phase = "open";
+    error.reason += "; what a run executes in and puts out comes on top";
+    return error;
+  }
   session.instance = ++last_instance_;
   sessions_.push_back(&session);
   arm(session);
+  return ok_status();
 }
 
 void Policy::close(SessionState& session, Completion& done) { session.closing = &done; }

@@ -70,7 +70,9 @@ class Policy {
   void set_scheduler(schedule::Scheduler& scheduler) { scheduler_ = &scheduler; }
 
   // Events. All in the serial context; each is followed, sooner or later, by pump().
-  void bind(SessionState& session);
+  // Refused (cannot_fit, with the numbers), and then not bound, if the session's largest gang alone exceeds a limit:
+  // not even its smallest run could start, nor anybody else's beside it.
+  Status bind(SessionState& session);
   void close(SessionState& session,
              Completion& done);  // completes once nothing of the session is in flight; its bytes are back
   void submit(std::unique_ptr<Invocation> invocation);
