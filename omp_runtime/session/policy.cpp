@@ -75,7 +75,13 @@ DomainBytes SessionState::need_beside_reads(plan::ObjectId object) const {
   if (spec.recipe == plan::Recipe::pack_upload) need[Domain::preparation] += BlockArena::rounded_bytes(spec.bytes);
   if (spec.recipe == plan::Recipe::upload_pack)
     need[Domain::device] += device::Arena::rounded_bytes(spec.device_source_bytes);
-  return need;
+  return sum_of(need, dormant_of(object));
+}
+
+DomainBytes SessionState::dormant_of(plan::ObjectId object) const {
+  const plan::PreparedObject& spec = plan->objects[size_t(object)];
+  if (spec.recipe != plan::Recipe::upload_pack) return {};
+  return {{Domain::preparation, BlockArena::rounded_bytes(spec.bytes)}};
 }
 
 DomainBytes SessionState::resident_of(plan::ObjectId object) const {
