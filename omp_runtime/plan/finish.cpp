@@ -152,6 +152,7 @@ Gang gang_of(const PreparedObject& object) {
       break;
     case Recipe::upload_pack:
       gang.device_bytes = device::Arena::rounded_bytes(object.device_source_bytes);
+      gang.staging_bytes = arenas::BlockArena::rounded_bytes(object.bytes);  // should the CPU have to pack it after all
       break;
   }
   if (object.recipe != Recipe::on_cpu) gang.device_bytes += device::Arena::rounded_bytes(object.bytes);

@@ -64,10 +64,12 @@ void Policy::settle(SessionState& session, plan::ObjectId id) {
   ObjectState& object = session.objects[size_t(id)];
   if (!object.doomed && !object.abandoned) return;
   if (object.live_loads > 0 || object.aux_pending > 0 || object.transfers > 0 || object.leader != plan::kNone) return;
+  if (object.falls_back && !object.abandoned && !object.error && is_wanted(session, id)) return fall_back(session, id);
   doom(session, id);
   object.aux.reset();
   object.upload.reset();
   object.sources.reset();
+  free_dormant(object);
   reached(session, id);
   forget_in_flight(session, id);
   if (object.error) fail_waiting(session, id);

@@ -81,8 +81,7 @@ class Prediction : private schedule::Scheduler, private Effects, private Observe
         store::PreparedStore::create(plan, budget_, layout, {}, &device_);
     if (!store.ok()) return store.error();
     session_ = std::make_unique<SessionState>(plan, options, std::move(*store));
-    policy_.bind(*session_);
-    return ok_status();
+    return policy_.bind(*session_);
   }
 
   CompletionRef prepare() {

@@ -33,6 +33,9 @@ Policy::Grant Policy::admit(SessionState& session, plan::ObjectId asked, Priorit
     block = std::move(*staging);
   }
   begin_load(session, id, priority, reservation);
+  // What rides on another's reads has none of its own to repeat.
+  if (const DomainBytes dormant = session.dormant_of(id); dormant != DomainBytes{})
+    object.dormant = reservation.split(dormant);
   if (rider != plan::kNone) {
     begin_load(session, rider, priority, reservation);
     session.objects[size_t(rider)].leader = id;
@@ -41,11 +44,19 @@ Policy::Grant Policy::admit(SessionState& session, plan::ObjectId asked, Priorit
     ++counters_.shared_loads;
   }
 
-  object.aux_pending = int(spec.aux_reads.size());
-  object.first_read = sequence_;
-  submit_reads(session, id, -1, object.token, spec.aux_reads, object.aux.data());
-  submit_chunk(session, id, take(free_loads_), std::move(block), std::move(mapped));
+  submit_first(session, id, take(free_loads_), std::move(block), std::move(mapped));
   return Grant::granted;
+}
+
+// Its aux reads and its first chunk.
+void Policy::submit_first(SessionState& session, plan::ObjectId id, schedule::LoadToken token, arenas::Allocation block,
+                          arenas::Reservation mapped) {
+  ObjectState& object = session.objects[size_t(id)];
+  const std::vector<plan::Read>& aux_reads = session.plan->objects[size_t(id)].aux_reads;
+  object.aux_pending = int(aux_reads.size());
+  object.first_read = sequence_;
+  submit_reads(session, id, -1, object.token, aux_reads, object.aux.data());
+  submit_chunk(session, id, token, std::move(block), std::move(mapped));
 }
 
 // The object's form for the other side, if that is wanted too, and absent, and there is room beside any gang: one read
@@ -56,7 +67,7 @@ plan::ObjectId Policy::join(SessionState& session, plan::ObjectId id, arenas::Re
   const Residency state = session.store->state(other);
   if (state != Residency::absent && state != Residency::failed) return plan::kNone;
   if (free_publishes_.size() < size_t(session.plan->largest_gang.objects) + 3) return plan::kNone;
-  DomainBytes more = session.need_beside_reads(other);
+  DomainBytes more = without(session.need_beside_reads(other), session.dormant_of(other));
   if (reserved_by(session, other)) more = without(more, session.resident_of(other));
   std::optional<arenas::Reservation> granted = budget_.reserve(more, arenas::Urgency::speculative);
   if (!granted) return plan::kNone;
@@ -86,7 +97,8 @@ void Policy::begin_load(SessionState& session, plan::ObjectId id, Priority prior
   object.next_chunk = object.packed = 0;
   object.leader = object.rider = plan::kNone;
   object.error.reset();
-  object.abandoned = object.doomed = false;
+  object.abandoned = object.doomed = object.falls_back = false;
+  object.recipe = spec.recipe;
   in_flight_.push_back({&session, id});
   ++session.in_flight;
   object.token = take_publish(&session, id);

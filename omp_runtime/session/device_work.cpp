@@ -34,7 +34,7 @@ bool Policy::upload_chunk(schedule::LoadToken token) {
   const plan::ObjectId id = load.rider != plan::kNone ? load.rider : load.object;
   const plan::PreparedObject& spec = session.plan->objects[size_t(id)];
   const ObjectState& object = session.objects[size_t(id)];
-  if (spec.recipe != Recipe::upload_pack || load.noop || load.error || object.doomed) return false;
+  if (object.recipe != Recipe::upload_pack || load.noop || load.error || object.doomed) return false;
   load.uploading = true;
   const plan::Chunk& chunk = spec.chunks[load.chunk];
   const std::byte* const from = load.block ? load.block.data() : load.mapped.bytes.data();
@@ -50,10 +50,10 @@ bool Policy::upload_chunk(schedule::LoadToken token) {
 bool Policy::finish_on_device(SessionState& session, plan::ObjectId id) {
   const plan::PreparedObject& spec = session.plan->objects[size_t(id)];
   ObjectState& object = session.objects[size_t(id)];
-  if (spec.recipe == Recipe::on_cpu) return false;
+  if (object.recipe == Recipe::on_cpu) return false;
   const device::Address there = session.store->on_device(id).at();
   DeviceWork work{.kind = DeviceWork::Kind::object, .session = &session, .object = id};
-  if (spec.recipe == Recipe::pack_upload) {
+  if (object.recipe == Recipe::pack_upload) {
     work.commands.emplace_back(device::Upload{object.upload.data(), there, spec.bytes});
   } else {
     const auto place = [&](size_t source) {
@@ -139,21 +139,22 @@ void Policy::end_device_work(const DeviceWork& work, const std::optional<Error>&
     case DeviceWork::Kind::chunk: {
       Load& load = loads_[size_t(work.load)];
       load.uploading = false;
-      if (error) object_failed(*work.session, work.object, *error, "upload ");
+      if (error) device_failed(*work.session, work.object, *error, "upload ");
       chunk_done(work.load);
       break;
     }
-    case DeviceWork::Kind::object:
-      --work.session->objects[size_t(work.object)].transfers;
+    case DeviceWork::Kind::object: {
+      ObjectState& object = work.session->objects[size_t(work.object)];
+      --object.transfers;
       if (!error) {
         make_visible(*work.session, work.object, now_ns());
         break;
       }
-      object_failed(
-          *work.session, work.object, *error,
-          work.session->plan->objects[size_t(work.object)].recipe == Recipe::upload_pack ? "device pack " : "upload ");
+      const char* const task = object.recipe == Recipe::upload_pack ? "device pack " : "upload ";
+      device_failed(*work.session, work.object, *error, task);
       settle(*work.session, work.object);
       break;
+    }
     case DeviceWork::Kind::segment: {
       Invocation& invocation = *slots_[size_t(work.slot)].invocation;
       if (error) {
@@ -164,6 +165,34 @@ void Policy::end_device_work(const DeviceWork& work, const std::optional<Error>&
       break;
     }
   }
+}
+
+// What the device was to pack, and lost, is packed by the CPU, once nothing of the first attempt is on its way any
+// more.
+void Policy::device_failed(SessionState& session, plan::ObjectId id, const Error& error, const char* task) {
+  ObjectState& object = session.objects[size_t(id)];
+  if (object.dormant.left_bytes(arenas::Domain::preparation) == 0 || object.doomed)
+    return object_failed(session, id, error, task);
+  object.falls_back = true;
+  doom(session, id);
+  withdraw_reads(session, id);
+}
+
+// The same admission, by the dormant recipe: its publish gate stays closed, who waits for it goes on waiting.
+void Policy::fall_back(SessionState& session, plan::ObjectId id) {
+  ObjectState& object = session.objects[size_t(id)];
+  object.doomed = object.falls_back = false;
+  ++counters_.fallbacks;
+  object.recipe = Recipe::pack_upload;
+  object.sources.reset();
+  Result<arenas::Allocation> packed = preparation_.allocate(object.dormant, session.plan->objects[size_t(id)].bytes);
+  OMPIPE_CHECK(packed.ok(), "the system has no memory for bytes within the budget");
+  object.upload = std::move(*packed);
+  object.next_chunk = object.packed = 0;
+  session.store->again(id);
+  const schedule::LoadToken token = std::exchange(object.spare, -1);
+  Load& load = loads_[size_t(token)];
+  submit_first(session, id, token, std::move(load.block), std::move(load.mapped_reservation));
 }
 
 void Policy::note_transfer(const DeviceWork& work, const device::Event& event) {

@@ -83,6 +83,9 @@ void Policy::chunk_done(schedule::LoadToken token) {
   if (!object.doomed) ++object.packed;
   if (!object.doomed && !object.abandoned && object.next_chunk < spec.chunks.size()) {
     submit_chunk(session, id, token, std::move(load.block), std::move(load.mapped_reservation));
+  } else if (object.dormant.left_bytes(arenas::Domain::preparation) > 0 && object.spare < 0) {
+    load.uploading = true;
+    object.spare = token;
   } else {
     free_load(token);
   }
@@ -116,6 +119,12 @@ void Policy::free_load(schedule::LoadToken token) {
   free_loads_.push_back(token);
 }
 
+// What was kept for the object's dormant recipe.
+void Policy::free_dormant(ObjectState& object) {
+  object.dormant.release();
+  if (object.spare >= 0) free_load(std::exchange(object.spare, -1));
+}
+
 // Packing may have begun before the digest was known to be right; no consumer runs before it is.
 void Policy::publish(SessionState& session, plan::ObjectId id) {
   const uint64_t start_ns = now_ns();
@@ -139,7 +148,7 @@ void Policy::finish_rider(SessionState& session, plan::ObjectId leader) {
   ObjectState& rider = session.objects[size_t(id)];
   rider.leader = plan::kNone;
   if (rider.doomed) return settle(session, id);
-  if (session.plan->objects[size_t(id)].recipe == plan::Recipe::upload_pack) rider.aux = std::move(object.aux);
+  if (rider.recipe == plan::Recipe::upload_pack) rider.aux = std::move(object.aux);
   finish_on_device(session, id);
 }
 
@@ -148,6 +157,7 @@ void Policy::make_visible(SessionState& session, plan::ObjectId id, uint64_t sta
   object.aux.reset();
   object.upload.reset();
   object.sources.reset();
+  free_dormant(object);
   object.abandoned = false;
   session.store->publish(id);
   forget_in_flight(session, id);

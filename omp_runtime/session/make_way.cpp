@@ -71,9 +71,10 @@ Policy::Room Policy::room_of(const InFlight& item) const {
   room.publishes = 1;
   const ObjectState& object = session.objects[size_t(item.object)];
   room.bytes = session.need_beside_reads(item.object);
+  if (object.recipe != spec.recipe) room.bytes[Domain::device] = session.resident_of(item.object)[Domain::device];
   if (object.rider != plan::kNone) {
     ++room.publishes;
-    room.bytes = sum_of(room.bytes, session.need_beside_reads(object.rider));
+    room.bytes = sum_of(room.bytes, without(session.need_beside_reads(object.rider), session.dormant_of(object.rider)));
   }
   if (object.aux) room.bytes[Domain::preparation] += BlockArena::rounded_bytes(spec.aux_staging_bytes);
   for (const Load& load : loads_) {

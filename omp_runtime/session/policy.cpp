@@ -75,7 +75,13 @@ DomainBytes SessionState::need_beside_reads(plan::ObjectId object) const {
   if (spec.recipe == plan::Recipe::pack_upload) need[Domain::preparation] += BlockArena::rounded_bytes(spec.bytes);
   if (spec.recipe == plan::Recipe::upload_pack)
     need[Domain::device] += device::Arena::rounded_bytes(spec.device_source_bytes);
-  return need;
+  return sum_of(need, dormant_of(object));
+}
+
+DomainBytes SessionState::dormant_of(plan::ObjectId object) const {
+  const plan::PreparedObject& spec = plan->objects[size_t(object)];
+  if (spec.recipe != plan::Recipe::upload_pack) return {};
+  return {{Domain::preparation, BlockArena::rounded_bytes(spec.bytes)}};
 }
 
 DomainBytes SessionState::resident_of(plan::ObjectId object) const {
@@ -108,10 +114,17 @@ Policy::Policy(const PolicyOptions& options, arenas::Budget& budget, BlockArena&
 
 Policy::~Policy() = default;
 
-void Policy::bind(SessionState& session) {
+Status Policy::bind(SessionState& session) {
+  if (Status status = fits(budget_.limits(), session, {}); !status.ok()) {
+    Error error = status.error();
+    error.phase = "open";
+    error.reason += "; what a run executes in and puts out comes on top";
+    return error;
+  }
   session.instance = ++last_instance_;
   sessions_.push_back(&session);
   arm(session);
+  return ok_status();
 }
 
 void Policy::close(SessionState& session, Completion& done) { session.closing = &done; }

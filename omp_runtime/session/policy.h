@@ -70,7 +70,9 @@ class Policy {
   void set_scheduler(schedule::Scheduler& scheduler) { scheduler_ = &scheduler; }
 
   // Events. All in the serial context; each is followed, sooner or later, by pump().
-  void bind(SessionState& session);
+  // Refused (cannot_fit, with the numbers), and then not bound, if the session's largest gang alone exceeds a limit:
+  // not even its smallest run could start, nor anybody else's beside it.
+  Status bind(SessionState& session);
   void close(SessionState& session,
              Completion& done);  // completes once nothing of the session is in flight; its bytes are back
   void submit(std::unique_ptr<Invocation> invocation);
@@ -198,6 +200,8 @@ class Policy {
   Grant admit(SessionState& session, plan::ObjectId object, Priority priority, arenas::Reservation reservation);
   plan::ObjectId join(SessionState& session, plan::ObjectId object, arenas::Reservation& reservation);
   void begin_load(SessionState& session, plan::ObjectId object, Priority priority, arenas::Reservation& reservation);
+  void submit_first(SessionState& session, plan::ObjectId object, schedule::LoadToken token, arenas::Allocation block,
+                    arenas::Reservation mapped);
   bool speculative_tokens() const;
   Grant admit_speculative(SessionState& session, plan::ObjectId object, Priority priority);
   void submit_chunk(SessionState& session, plan::ObjectId object, schedule::LoadToken token, arenas::Allocation block,
@@ -239,6 +243,8 @@ class Policy {
   // device_work.cpp
   bool upload_chunk(schedule::LoadToken token);
   bool finish_on_device(SessionState& session, plan::ObjectId object);
+  void device_failed(SessionState& session, plan::ObjectId object, const Error& error, const char* task);
+  void fall_back(SessionState& session, plan::ObjectId object);
   bool run_on_device(Invocation& invocation);
   void queue_device_work(DeviceWork work);
   void hand_over_device_work();
@@ -258,6 +264,7 @@ class Policy {
   void make_visible(SessionState& session, plan::ObjectId object, uint64_t start_ns);
   void note_prepack(const Load& load);
   void free_load(schedule::LoadToken token);
+  void free_dormant(ObjectState& object);
   schedule::PublishToken take_publish(SessionState* session, plan::ObjectId object);
   void open_publish(schedule::PublishToken token);
   void release_publish(schedule::PublishToken token);

@@ -162,9 +162,14 @@ struct ObjectState {
   int live_loads = 0, aux_pending = 0;
   uint32_t first_read = 0;  // sequence number of its aux reads
   arenas::Allocation aux;
-  arenas::Allocation upload;  // packed by the CPU, on its way to the device
-  device::Memory sources;     // on the device, until they are packed there
-  int transfers = 0;          // its last batch is unfinished
+  arenas::Allocation upload;                   // packed by the CPU, on its way to the device
+  device::Memory sources;                      // on the device, until they are packed there
+  plan::Recipe recipe = plan::Recipe::on_cpu;  // of the load under way: the plan's, or the dormant one
+  // Until it is visible, of an object with a dormant recipe: that recipe's bytes, and a chunk's token with its block.
+  arenas::Reservation dormant;
+  schedule::LoadToken spare = -1;
+  bool falls_back = false;  // doomed, to be loaded once more by its dormant recipe
+  int transfers = 0;        // its last batch is unfinished
   // Loaded together with its form for the other side: the CPU's has the reads and leads, the device's rides.
   plan::ObjectId leader = -1, rider = -1;
   std::optional<Error> error;
@@ -187,6 +192,8 @@ struct SessionState {
   arenas::DomainBytes need_of(plan::ObjectId object) const;
   // Of that, all but what its reads need: staging of chunks and aux.
   arenas::DomainBytes need_beside_reads(plan::ObjectId object) const;
+  // Of that, what only its dormant recipe needs: what the device packs can be packed by the CPU instead.
+  arenas::DomainBytes dormant_of(plan::ObjectId object) const;
   // Of that, what stays.
   arenas::DomainBytes resident_of(plan::ObjectId object) const;
   bool on_device(plan::ObjectId object) const { return plan->objects[size_t(object)].recipe != plan::Recipe::on_cpu; }
@@ -236,7 +243,7 @@ struct Load {
   bool ready = false;       // arrived, or nothing to arrive any more: its gate may open
   bool opened = false;
   bool noop = false;       // written before the gate opens
-  bool uploading = false;  // its prepack has reported; its bytes are on their way to the device
+  bool uploading = false;  // its prepack has reported; its bytes are on their way to the device, or it is a spare
   Priority original = Priority::background, effective = Priority::background;
   uint64_t bytes = 0, opened_ns = 0;
   // Written by the body, read after it has reported.

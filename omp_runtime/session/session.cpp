@@ -80,7 +80,9 @@ Result<std::unique_ptr<RuntimeSession>> RuntimeSession::open(std::shared_ptr<Run
   if (!store.ok()) return store.error();
   auto state = std::make_unique<SessionState>(*plan, options, std::move(*store));
   SessionState* const bound = state.get();
-  core.call([&] { core.policy().bind(*bound); });
+  Status status = ok_status();
+  core.call([&] { status = core.policy().bind(*bound); });
+  if (!status.ok()) return status.error();
   core.observer().on_milestone(Milestone::session_ready, now_ns());
   return std::unique_ptr<RuntimeSession>(
       new RuntimeSession(std::make_shared<SessionCore>(std::move(runtime), std::move(state))));

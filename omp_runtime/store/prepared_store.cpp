@@ -40,6 +40,8 @@ void PreparedStore::first_chunk(plan::ObjectId object) {
   transition(entries_[size_t(object)]->state, Residency::preparing);
 }
 
+void PreparedStore::again(plan::ObjectId object) { transition(entries_[size_t(object)]->state, Residency::loading); }
+
 void PreparedStore::publish(plan::ObjectId object) {
   Entry& entry = *entries_[size_t(object)];
   transition(entry.state, Residency::resident);

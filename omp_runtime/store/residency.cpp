@@ -9,7 +9,7 @@ bool leads_to(Residency from, Residency to) {
   using enum Residency;
   switch (to) {
     case loading:
-      return from == absent || from == failed;
+      return from == absent || from == failed || from == preparing;
     case preparing:
       return from == loading;
     case resident:

@@ -93,7 +93,7 @@ TEST_CASE("under a limit something goes; what cannot fit fails with the session'
     CHECK(predicted->usage[Domain::io].live_bytes > 0);  // the outputs, in the caller's hands
     CHECK(predicted->usage[Domain::execution].live_bytes == 0);
   }
-  wanted.limits.prepared_bytes = kMiB;
+  wanted.limits = {.execution_bytes = 1};
   Stand small(wanted);
   const auto invocation = invocation_of(small.plan().model, wanted);
   REQUIRE(invocation->begin_step());
@@ -103,6 +103,18 @@ TEST_CASE("under a limit something goes; what cannot fit fails with the session'
   REQUIRE_FALSE(predicted.ok());
   CHECK(predicted.error().kind == ErrorKind::cannot_fit);
   CHECK(predicted.error().message() == measured.error().message());
+  // Too little for its largest gang: not even opened.
+  RuntimeOptions options = options_of(wanted);
+  options.limits = {.prepared_bytes = kMiB};
+  const auto runtime = Runtime::open(options);
+  REQUIRE(runtime.ok());
+  const auto opened = RuntimeSession::open(*runtime, tiny_model(), wanted.session);
+  const std::shared_ptr<const plan::PreparedExecutionPlan> shared(std::shared_ptr<void>(), &small.plan());
+  const Result<Accounting> refused = predict_accounting(shared, {}, options, wanted.session, false);
+  REQUIRE_FALSE(opened.ok());
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().kind == ErrorKind::cannot_fit);
+  CHECK(refused.error().message() == opened.error().message());
 }
 
 TEST_CASE("the table has a line a step, peaks and limits; the JSON the same numbers") {

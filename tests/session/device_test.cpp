@@ -134,6 +134,33 @@ TEST_CASE("a failed upload fails the run that needs it; the next one loads the n
   CHECK(failed.starts_with("upload "));
 }
 
+TEST_CASE("a weight that the device fails to pack or to take in is packed by the CPU: the same bits, and counted") {
+  for (const char* const scheduler : {"omp-tasks", "sequential"}) {
+    for (const bool upload : {false, true}) {
+      CAPTURE(scheduler);
+      CAPTURE(upload);
+      EmulatedBackend inner({});
+      GatedBackend backend(inner);
+      Rig rig({.scheduler = scheduler, .threads = 2, .backend = &backend});
+      RuntimeSession& session = rig.open({.device = {.nodes = {"layer*"}, .pack = DevicePack::on_device}});
+      Decoder decoder(session, 16);
+      decoder.feed(kPrompt);
+      ExecutionHandle run = session.RunAsync(decoder.context);
+      const auto is_wanted = [&](const device::Command& command) {
+        return upload ? std::holds_alternative<device::Upload>(command) : std::holds_alternative<device::Pack>(command);
+      };
+      while (!is_wanted(backend.wait_held().back())) backend.open_next();
+      backend.fail_next({.kind = ErrorKind::environment, .phase = "device", .subject = "emulated:0", .reason = "lost"});
+      backend.open_all();
+      const Status status = run.Wait();
+      REQUIRE_MESSAGE(status.ok(), (status.ok() ? "" : status.error().message()));
+      CHECK(decoder.take_logits() == on_cpu(0).logits[0]);
+      CHECK(rig.runtime().figures().fallbacks == 1);
+      for (const ObjectFigures& object : session.objects()) CHECK(object.generation <= 1);
+    }
+  }
+}
+
 TEST_CASE("in room for some of the weights they come and go on the device alone") {
   for (const DevicePack pack : {DevicePack::on_cpu, DevicePack::on_device}) {
     CAPTURE(int(pack));

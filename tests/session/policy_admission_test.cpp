@@ -108,9 +108,7 @@ TEST_CASE("what can never fit fails before any read, with the numbers") {
   };
   arenas::BudgetLimits global;
   global.global_bytes = 6 * kPage - 1;  // two objects and their staging, a page each of execution and output
-  for (const Case& given : {Case{limit(Domain::prepared, 2 * kPage - 1), "prepared"},
-                            Case{limit(Domain::preparation, 2 * kPage - 1), "preparation"},
-                            Case{limit(Domain::execution, kPage - 1), "execution"},
+  for (const Case& given : {Case{limit(Domain::execution, kPage - 1), "execution"},
                             Case{limit(Domain::io, kPage - 1), "io"}, Case{global, "all domains together"}}) {
     World world({.limits = given.limits});
     const Handle run = world.run(world.bind(plan), {.output_bytes = {kPage}});
@@ -121,6 +119,43 @@ TEST_CASE("what can never fit fails before any read, with the numbers") {
           std::string::npos);
     CHECK(world.take_log().empty());
   }
+}
+
+TEST_CASE("a session whose largest gang alone can't fit isn't bound, with the numbers; others go on as before") {
+  const PlanPointer plan = make_plan(std::vector<ObjectSpec>(3), {{0, 1}, {2}});
+  arenas::BudgetLimits global;
+  global.global_bytes = 4 * kPage - 1;  // two objects and their staging
+  struct Case {
+    arenas::BudgetLimits limits;
+    const char* said;
+  };
+  for (const Case& given : {Case{limit(Domain::prepared, 2 * kPage - 1), "8192 bytes of prepared are needed at least"},
+                            Case{limit(Domain::preparation, 2 * kPage - 1), "8192 bytes of preparation are needed"},
+                            Case{global, "16384 bytes of all domains together are needed at least"}}) {
+    World world({.limits = given.limits});
+    SessionState& a = world.bind(make_chain(2));
+    const Status refused = world.try_bind(plan);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().kind == ErrorKind::cannot_fit);
+    CHECK(refused.error().phase == "open");
+    CHECK(refused.error().reason.find(given.said) != std::string::npos);
+    CHECK(refused.error().reason.find("largest gang: prepared 8192, staging 8192; execution 0; outputs 0") !=
+          std::string::npos);
+    const Handle run = world.run(a, {.execution_bytes = 1});
+    world.drain();
+    CHECK(run.succeeded());
+  }
+  // A byte more binds it, and a limit that is raised does.
+  World world({.limits = global});
+  CHECK_FALSE(world.try_bind(plan).ok());
+  ++global.global_bytes;
+  CHECK(world.set_limits(global).succeeded());
+  SessionState& b = world.bind(plan);
+  CHECK(world.run(b).error().kind == ErrorKind::cannot_fit);  // its execution comes on top
+  CHECK(world.set_limits({}).succeeded());
+  const Handle run = world.run(b);
+  world.drain();
+  CHECK(run.succeeded());
 }
 
 TEST_CASE("one byte more is enough") {

@@ -64,7 +64,7 @@ TEST_CASE("packed by the CPU: visible after the upload, run there, and its succe
 }
 
 TEST_CASE("packed on the device: each chunk goes over before its block is used again, then one batch packs") {
-  World world({.limits = limit(Domain::preparation, kPage)});
+  World world({.limits = limit(Domain::preparation, 3 * kPage)});  // one block, and what the CPU would pack into
   SessionState& a = world.bind(two_sides(Recipe::upload_pack));
   const Handle run = world.run(a, {.device_bytes = kPage});
   CHECK(live(world, Domain::device) == 5 * kPage);  // packed, source and the run's own
@@ -77,21 +77,19 @@ TEST_CASE("packed on the device: each chunk goes over before its block is used a
   world.read(a, 0, 1);
   world.pack(a, 0, 1);
   world.end_on_device();
-  CHECK(world.take_log() ==
-        Log{"open a0.1 critical", "device upload", "read a1.0 critical", "segment 1.1", "device pack"});
+  CHECK(world.take_log() == Log{"open a0.1 critical", "device upload", "device pack"});
   CHECK(world.state(a, 0) == Residency::preparing);
   world.end_on_device();
+  CHECK(world.take_log() == Log{"publish a0", "read a1.0 critical", "segment 1.1"});
   CHECK(world.state(a, 0) == Residency::resident);
   CHECK(live(world, Domain::device) == 3 * kPage);  // the source is gone
   world.drain();
   CHECK(run.succeeded());
 }
 
-namespace {
-
-void fail_last_batch(Recipe recipe) {
+TEST_CASE("a failed upload fails exactly those who need the object; a later run is the next generation") {
   World world;
-  SessionState& a = world.bind(two_sides(recipe));
+  SessionState& a = world.bind(two_sides(Recipe::pack_upload));
   SessionState& b = world.bind(make_chain(1));
   const Handle run = world.run(a, {.device_bytes = kPage});
   const Handle other = world.run(b);
@@ -99,10 +97,6 @@ void fail_last_batch(Recipe recipe) {
   for (const int chunk : {0, 1}) {
     world.read(a, 0, chunk);
     world.pack(a, 0, chunk);
-  }
-  if (recipe == Recipe::upload_pack) {
-    world.end_on_device();
-    world.end_on_device();
   }
   CHECK_FALSE(run.done());
   world.end_on_device(device_error());
@@ -119,14 +113,59 @@ void fail_last_batch(Recipe recipe) {
   CHECK(a.store->generation(1) == 1);
 }
 
-}  // namespace
+namespace {
 
-TEST_CASE("a failed upload or pack fails exactly those who need the object; a later run is the next generation") {
-  SUBCASE("upload of what the CPU packed") { fail_last_batch(Recipe::pack_upload); }
-  SUBCASE("pack on the device") { fail_last_batch(Recipe::upload_pack); }
+// Up to the last batch, which packs w0.
+Handle up_to_device_pack(World& world, SessionState& session) {
+  const Handle run = world.run(session, {.device_bytes = kPage});
+  for (const int chunk : {0, 1}) {
+    world.read(session, 0, chunk);
+    world.pack(session, 0, chunk);
+    world.end_on_device();
+  }
+  const Log log = world.take_log();
+  CHECK(std::find(log.begin(), log.end(), "device pack") != log.end());
+  return run;
 }
 
-TEST_CASE("a chunk whose upload fails dooms its object; what was not handed over never is") {
+bool packs_on_device(World& world) {
+  const Log log = world.take_log();
+  return std::find(log.begin(), log.end(), "device pack") != log.end();
+}
+
+}  // namespace
+
+// In the smallest room: what it takes was part of the gang.
+TEST_CASE(
+    "what the device fails to pack the CPU packs: the same admission, read once more; the next one is the device's") {
+  World world({.limits = limit(Domain::preparation, 3 * kPage)});
+  SessionState& a = world.bind(two_sides(Recipe::upload_pack));
+  const Handle run = up_to_device_pack(world, a);
+  world.end_on_device(device_error());
+  CHECK_FALSE(run.done());
+  CHECK(world.take_log() == Log{"read a0.0 critical"});
+  CHECK(world.state(a, 0) == Residency::loading);
+  CHECK(live(world, Domain::device) == 3 * kPage);  // its place and the run's own; the source is gone
+  CHECK(world.policy().counters().fallbacks == 1);
+  world.load(a, 0);
+  CHECK(world.state(a, 0) == Residency::preparing);
+  world.end_on_device();
+  CHECK(world.state(a, 0) == Residency::resident);
+  CHECK_FALSE(packs_on_device(world));
+  world.drain();
+  CHECK(run.succeeded());
+  CHECK(a.store->generation(0) == 1);
+  CHECK(live(world, Domain::preparation) == 0);
+  CHECK(world.evict(a, 0).succeeded());
+  const Handle prepared = world.prepare(a);
+  world.drain();
+  CHECK(prepared.succeeded());
+  CHECK(packs_on_device(world));
+  CHECK(a.store->generation(0) == 2);
+  CHECK(world.policy().counters().fallbacks == 1);
+}
+
+TEST_CASE("a chunk whose upload fails: what was not handed over never is; then the CPU packs") {
   World world({.device_batches = 1});
   SessionState& a = world.bind(two_sides(Recipe::upload_pack));
   const Handle run = world.run(a, {.device_bytes = kPage});
@@ -136,11 +175,68 @@ TEST_CASE("a chunk whose upload fails dooms its object; what was not handed over
   }
   world.take_log();
   world.end_on_device(device_error());
-  CHECK(world.state(a, 0) == Residency::failed);
-  const Log log = world.take_log();
-  CHECK(std::find(log.begin(), log.end(), "device upload") == log.end());
-  CHECK(run.error().phase == "device");
+  CHECK_FALSE(run.done());
+  CHECK(world.take_log() == Log{"read a0.0 critical", "read a0.1 critical"});
   world.drain();
+  CHECK(run.succeeded());
+  CHECK(a.store->generation(0) == 1);
+  CHECK(world.policy().counters().fallbacks == 1);
+}
+
+TEST_CASE("what is on its way ends before the CPU's turn: reads in flight, opened prepacks") {
+  World world({.threads = 1, .device_batches = 1});
+  SessionState& a = world.bind(
+      make_plan({{.bytes = 4 * kPage, .chunks = 4, .aux_reads = 1, .recipe = Recipe::upload_pack}}, {{0}}, {0}));
+  const Handle run = world.run(a);
+  world.read(a, 0, -1);
+  for (const int chunk : {0, 1}) world.read(a, 0, chunk);
+  world.pack(a, 0, 0);
+  world.start_pack(a, 0, 1);
+  world.begin_read(a, 0, 2);
+  world.end_on_device(device_error());
+  CHECK(world.policy().counters().fallbacks == 0);
+  world.finish_pack(a, 0, 1);
+  CHECK(world.policy().counters().fallbacks == 0);
+  SUBCASE("then it goes on") {
+    world.read(a, 0, 2);
+    world.drain();
+    CHECK(world.policy().counters().fallbacks == 1);
+    CHECK(run.succeeded());
+    CHECK(a.store->generation(0) == 1);
+  }
+  SUBCASE("cancelled meanwhile: nobody wants it any more") {
+    world.cancel(run);
+    CHECK(run.done());
+    world.drain();
+    CHECK(world.policy().counters().fallbacks == 0);
+    CHECK(world.state(a, 0) == Residency::absent);
+  }
+  SUBCASE("a read that fails meanwhile fails it") {
+    world.read(a, 0, 2, io_error());
+    world.drain();
+    CHECK(world.policy().counters().fallbacks == 0);
+    CHECK(run.error().errno_value == 5);
+    CHECK(world.state(a, 0) == Residency::failed);
+  }
+}
+
+TEST_CASE("the CPU's attempt may fail too: that fails who needs it, and all bytes are back") {
+  World world;
+  SessionState& a = world.bind(two_sides(Recipe::upload_pack));
+  const Handle run = up_to_device_pack(world, a);
+  world.end_on_device(device_error());
+  world.load(a, 0);
+  world.end_on_device(device_error());
+  CHECK(run.error().phase == "device");
+  CHECK(run.completion->diagnostics.failed_task == "upload w0");
+  CHECK(world.state(a, 0) == Residency::failed);
+  CHECK(live(world, Domain::device) == 0);
+  world.drain();
+  const Handle again = world.run(a);
+  world.drain();
+  CHECK(again.succeeded());
+  CHECK(packs_on_device(world));
+  CHECK(a.store->generation(0) == 2);
 }
 
 TEST_CASE("a segment that fails on the device fails its run, and nothing after it starts") {
@@ -359,6 +455,7 @@ TEST_CASE("nobody wants either form any more: both are absent, and a later run r
 
 TEST_CASE("every order of events ends well, with failures anywhere") {
   for (const Recipe recipe : {Recipe::pack_upload, Recipe::upload_pack}) {
+    uint64_t fallbacks = 0;
     for (uint64_t seed = 0; seed < 200; ++seed) {
       CAPTURE(seed);
       std::mt19937_64 random(seed);
@@ -379,7 +476,9 @@ TEST_CASE("every order of events ends well, with failures anywhere") {
         REQUIRE(handle.done());
         if (seed % 4 != 1 && seed % 5 != 2) CHECK(handle.succeeded());
       }
+      fallbacks += world.policy().counters().fallbacks;
     }
+    CHECK((fallbacks > 0) == (recipe == Recipe::upload_pack));
   }
 }
 

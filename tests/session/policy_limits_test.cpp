@@ -129,15 +129,17 @@ TEST_CASE("refused below what pending runs and preparations need; a limit that i
   CHECK(live.succeeded());
   CHECK(pending.succeeded());
   CHECK(prepared.succeeded());
-  // Opened below what it needs: its runs are refused, but the limit may come nearer.
-  World small({.limits = limit(Domain::prepared, kPage)});
-  SessionState& b = small.bind(make_plan(std::vector<ObjectSpec>(3), {{0, 1, 2}}));
-  CHECK(small.run(b).error().kind == ErrorKind::cannot_fit);
-  CHECK(small.set_limits(limit(Domain::prepared, 2 * kPage)).succeeded());
-  CHECK(small.run(b).error().kind == ErrorKind::cannot_fit);
-  CHECK(small.set_limits(limit(Domain::prepared, 3 * kPage)).succeeded());
-  const Handle run = small.run(b);
-  small.drain();
+  // Below what it needs with its run's own bytes: that is refused, but the limit may come nearer.
+  BudgetLimits small;
+  small.global_bytes = 6 * kPage;
+  World tight({.limits = small});
+  SessionState& b = tight.bind(make_plan(std::vector<ObjectSpec>(3), {{0, 1, 2}}));
+  CHECK(tight.run(b).error().kind == ErrorKind::cannot_fit);
+  CHECK(tight.set_limits(global_limit(7 * kPage - 1)).succeeded());
+  CHECK(tight.run(b).error().kind == ErrorKind::cannot_fit);
+  CHECK(tight.set_limits(global_limit(7 * kPage)).succeeded());
+  const Handle run = tight.run(b);
+  tight.drain();
   CHECK(run.succeeded());
 }
 

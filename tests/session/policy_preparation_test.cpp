@@ -70,8 +70,7 @@ TEST_CASE("more than fits is refused before any read, with the numbers") {
   global.global_bytes = 5 * kPage - 1;
   reserve.global_bytes = 5 * kPage;
   reserve.critical_reserve_bytes = 1;
-  for (const arenas::BudgetLimits& limits :
-       {limit(Domain::prepared, 4 * kPage - 1), limit(Domain::preparation, 1), global, reserve}) {
+  for (const arenas::BudgetLimits& limits : {limit(Domain::prepared, 4 * kPage - 1), global, reserve}) {
     World world({.limits = limits});
     const Handle prepared = world.prepare(world.bind(make_chain(4)));
     REQUIRE(prepared.done());

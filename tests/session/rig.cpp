@@ -144,10 +144,16 @@ Rig::~Rig() {
 }
 
 RuntimeSession& Rig::open(const SessionOptions& options, const std::string& path) {
-  Result<std::unique_ptr<RuntimeSession>> session = RuntimeSession::open(runtime_, path, options);
-  REQUIRE_MESSAGE(session.ok(), (session.ok() ? "" : session.error().message()));
-  sessions_.push_back(*std::move(session));
+  const Status status = try_open(options, path);
+  REQUIRE_MESSAGE(status.ok(), (status.ok() ? "" : status.error().message()));
   return *sessions_.back();
+}
+
+Status Rig::try_open(const SessionOptions& options, const std::string& path) {
+  Result<std::unique_ptr<RuntimeSession>> session = RuntimeSession::open(runtime_, path, options);
+  if (!session.ok()) return session.error();
+  sessions_.push_back(*std::move(session));
+  return ok_status();
 }
 
 void Watcher::on_task(const TaskEvent& event) noexcept {

@@ -99,6 +99,7 @@ class Rig {
   ~Rig();
 
   RuntimeSession& open(const SessionOptions& options = {}, const std::string& path = model_path());
+  Status try_open(const SessionOptions& options = {}, const std::string& path = model_path());  // may be refused
   RuntimeSession& session(size_t index = 0) { return *sessions_[index]; }
   void close() { sessions_.clear(); }
   void close(size_t index) { sessions_.erase(sessions_.begin() + ptrdiff_t(index)); }

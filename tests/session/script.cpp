@@ -216,12 +216,19 @@ World::~World() {
 }
 
 SessionState& World::bind(PlanPointer plan, const SessionOptions& options) {
+  REQUIRE(try_bind(std::move(plan), options).ok());
+  return *sessions_.back();
+}
+
+Status World::try_bind(PlanPointer plan, const SessionOptions& options) {
   auto store = store::PreparedStore::create(plan, budget_, arenas::PreparedLayout::separate, {}, &device_);
   OMPIPE_CHECK(store.ok());
-  sessions_.push_back(std::make_unique<SessionState>(std::move(plan), options, std::move(*store)));
+  auto session = std::make_unique<SessionState>(std::move(plan), options, std::move(*store));
+  Status status = policy_->bind(*session);
+  if (!status.ok()) return status;
+  sessions_.push_back(std::move(session));
   closed_.push_back(false);
-  policy_->bind(*sessions_.back());
-  return *sessions_.back();
+  return status;
 }
 
 Handle World::run(SessionState& session, const RunSpec& spec) {

@@ -108,6 +108,7 @@ class World : private schedule::Scheduler, private Effects {
   // Sessions are called a, b, c... in the log, their objects a0, a1..., chunks a0.0, aux reads a0.aux; runs by age,
   // their segments 1.0, 1.1...
   SessionState& bind(PlanPointer plan, const SessionOptions& options = {});
+  Status try_bind(PlanPointer plan, const SessionOptions& options = {});  // may be refused
   Handle run(SessionState& session, const RunSpec& spec = {});
   Handle prepare(SessionState& session, bool fill_to_limit = false);
   void cancel(const Handle& handle);

@@ -24,7 +24,7 @@ constexpr Residency kAll[] = {absent, loading, preparing, resident, evicting, fa
 const std::set<std::pair<Residency, Residency>> kLegal = {
     {absent, loading},    {failed, loading},   {loading, preparing}, {preparing, resident},
     {resident, evicting}, {evicting, absent},  {loading, absent},    {preparing, absent},
-    {loading, failed},    {preparing, failed}, {evicting, resident},
+    {loading, failed},    {preparing, failed}, {evicting, resident}, {preparing, loading},
 };
 
 // The signal that ended a child which tried; 0 when it came through.

@@ -26,8 +26,9 @@ class SessionCore;  // private
 // terminal.
 class RuntimeSession {
  public:
-  // Opens, resolves and plans the model; reads no weight byte. Errors as io, model and plan give them; environment in a
-  // child forked from the runtime's process.
+  // Opens, resolves and plans the model; reads no weight byte. Errors as io, model and plan give them; cannot_fit, with
+  // the numbers, if its largest gang alone exceeds the runtime's limits; environment in a child forked from the
+  // runtime's process.
   static Result<std::unique_ptr<RuntimeSession>> open(std::shared_ptr<Runtime> runtime, const std::string& model_path,
                                                       const SessionOptions& options);
   // Waits for its handles' tasks, then gives every byte back.

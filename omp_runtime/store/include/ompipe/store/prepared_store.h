@@ -32,6 +32,8 @@ class PreparedStore {
   void begin(plan::ObjectId object, arenas::Reservation& reservation);
   // loading to preparing.
   void first_chunk(plan::ObjectId object);
+  // preparing to loading: the same generation, by another recipe.
+  void again(plan::ObjectId object);
   // preparing to resident: one release store makes bytes and allocation visible together.
   void publish(plan::ObjectId object);
   // Both give up the bytes of an object: destroying the allocation gives its pages back, and gone() follows that. Those
