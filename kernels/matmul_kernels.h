@@ -31,7 +31,8 @@ int64_t zero_point_row_bytes(const MatMulSpec& spec);
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t blocks_of(const MatMulSpec& spec) { return divide_up(spec.k, spec.block); }
-inline int unit_of(const MatMulSpec& spec) { return spec.block < 32 ? spec.block : 32; }
+inline constexpr int kMostUnit = 32;
+inline int unit_of(const MatMulSpec& spec) { return spec.block < kMostUnit ? spec.block : kMostUnit; }
 inline int64_t blob_bytes(const MatMulSpec& spec) { return int64_t{spec.block} * spec.bits / 8; }
 inline int default_zero_point(const MatMulSpec& spec) { return 1 << (spec.bits - 1); }
 inline bool has_fractions(ZeroPoints kind) { return kind == ZeroPoints::f32 || kind == ZeroPoints::f16; }

@@ -19,12 +19,12 @@ void dequantise_four(typename V::Bytes x, typename V::Floats scales, typename V:
 }
 
 // One unit of k of a register's groups at strip[k][0..lanes), rows of a strip 16 floats apart.
-template <class V, int bits, int unit>
-void dequantise_unit(const std::byte* quants, int64_t other, typename V::Floats scales, typename V::Floats zero_points,
-                     float* strip) {
-  constexpr int part_k = unit * bits / 8;
+template <class V, int bits>
+void dequantise_unit(const std::byte* quants, int unit, int64_t other, typename V::Floats scales,
+                     typename V::Floats zero_points, float* strip) {
+  const int part_k = unit * bits / 8;
   const auto put = [&](int k, typename V::Floats weights) { V::store(strip + k * kPanelColumns, weights); };
-#pragma GCC unroll 8
+#pragma GCC unroll 1
   for (int v = 0; v < unit * bits / 32; ++v) {
     const auto all = load_quants<V>(quants + v * 32, other);
     [&]<int... part>(std::integer_sequence<int, part...>) {
@@ -39,12 +39,13 @@ template <class V>
 void dequantise_strip(const MatMulSpec& spec, const GroupRecord& record, const std::byte* group, int64_t other,
                       int64_t k_begin, int64_t k_end, float* strip) {
   const int64_t stop = k_end < blocks_of(spec) * spec.block ? k_end : blocks_of(spec) * spec.block;
-  with_format(spec, [&]<int bits, int unit>() {
+  const int unit = unit_of(spec);
+  with_bits(spec, [&]<int bits>() {
     for (int64_t k = k_begin; k < stop; k += unit, strip += unit * kPanelColumns) {
       const std::byte* at = group + k / spec.block * record.bytes;
-      dequantise_unit<V, bits, unit>(at + record.quants_at + k % spec.block * bits, other,
-                                     load_scales<V>(at, other, spec),
-                                     load_zero_points<V>(at + record.zero_points_at, other, spec), strip);
+      dequantise_unit<V, bits>(at + record.quants_at + k % spec.block * bits, unit, other,
+                               load_scales<V>(at, other, spec),
+                               load_zero_points<V>(at + record.zero_points_at, other, spec), strip);
     }
   });
 }
@@ -72,14 +73,14 @@ void multiply_strips(const MatMulArgs& args, const GroupRecord& record, const Fl
 
 // acc[g][r][0..lanes) = row r of a * what register g holds of B. Registers' groups lie `stride` bytes apart: memory
 // streams.
-template <class V, int bits, int unit, int rows, int registers>
+template <class V, int bits, int rows, int registers>
 void multiply_in_registers(const MatMulSpec& spec, const GroupRecord& record, const FloatRows& a, const std::byte* b,
                            int64_t stride, int64_t other, float* acc) {
   typename V::Floats sums[registers][rows];
   for (int g = 0; g < registers; ++g) {
     for (int r = 0; r < rows; ++r) sums[g][r] = V::zero();
   }
-  const int units = spec.block / unit;
+  const int unit = unit_of(spec), units = spec.block / unit;
   int64_t k = 0;
   for (; k + unit <= spec.k; k += unit) {
     const int64_t u = k / unit;
@@ -92,7 +93,7 @@ void multiply_in_registers(const MatMulSpec& spec, const GroupRecord& record, co
     }
     const auto add_part = [&]<int part>() __attribute__((always_inline)) {
       const float* factors = a.data + k + part * (unit * bits / 8);
-#pragma GCC unroll 8
+#pragma GCC unroll 1
       for (int v = 0; v < unit * bits / 32; ++v) {
 #pragma GCC unroll 4
         for (int g = 0; g < registers; ++g) {
@@ -110,7 +111,7 @@ void multiply_in_registers(const MatMulSpec& spec, const GroupRecord& record, co
     }(std::make_integer_sequence<int, kParts<bits>>());
   }
   for (int g = 0; g < registers && k < spec.k; ++g) {
-    float strip[unit * kPanelColumns];
+    float strip[kMostUnit * kPanelColumns];
     dequantise_strip<V>(spec, record, b + g * stride, other, k, k + unit, strip);
     for (int64_t i = k; i < spec.k; ++i) {
       for (int r = 0; r < rows; ++r) {
@@ -138,11 +139,11 @@ void nbits_few_rows_tile(const MatMulArgs& args, const FloatRows& a, const TileR
     // A last group alone stands in both halves of a register.
     const int64_t other = end - group < kGroupsPerRegister<V> ? 0 : group_bytes;
     const std::byte* b = args.packed + group * group_bytes;
-    with_format(spec, [&]<int bits, int unit>() {
+    with_bits(spec, [&]<int bits>() {
       with_rows<kDequantisedRows>(static_cast<int>(rows), [&]<int r>() {
         constexpr int several = registers_at_once<V>(r);
-        const auto run = count == several ? multiply_in_registers<V, bits, unit, r, several>
-                                          : multiply_in_registers<V, bits, unit, r, 1>;
+        const auto run =
+            count == several ? multiply_in_registers<V, bits, r, several> : multiply_in_registers<V, bits, r, 1>;
         run(spec, record, a, b, stride, other, acc);
       });
     });

@@ -68,8 +68,16 @@ typename V::Bytes part_of(typename V::Bytes x) {
 // broadcasts.
 template <class V>
 constexpr int registers_at_once(int64_t rows) {
-  const int groups = rows == 1 ? 4 : rows == 2 ? 2 : 1;
+  const int groups = V::kStreams >= 4 && rows == 1 ? 4 : V::kStreams >= 2 && rows == 2 ? 2 : 1;
   return groups < kGroupsPerRegister<V> ? 1 : groups / kGroupsPerRegister<V>;
+}
+
+// Calls run.operator()<bits>() for the spec's.
+template <class Run>
+void with_bits(const MatMulSpec& spec, Run run) {
+  if (spec.bits == 2) return run.template operator()<2>();
+  if (spec.bits == 4) return run.template operator()<4>();
+  run.template operator()<8>();
 }
 
 // Calls run.operator()<bits, unit>() for the spec's.

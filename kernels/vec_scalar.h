@@ -21,6 +21,7 @@ namespace {
 
 struct VecScalar {
   static constexpr int kLanes = 8;
+  static constexpr int kStreams = 1;  // memory streams of a lone row
   // Rows of the float micro-kernel at most, and those up to which it takes two panels at once: as the registers allow.
   static constexpr int kFloatRows = 6, kRowsOfTwoPanels = 3;
 
