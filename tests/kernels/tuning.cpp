@@ -34,13 +34,12 @@ std::vector<float> product(const Weights& weights, int64_t m, const std::vector<
   return out;
 }
 
-int64_t tiles(const MatMulSpec& spec, int64_t m, const Tuning& tuning) {
+int64_t tiles(const MatMulSpec& spec, int64_t m, const Tuning& tuning, size_t phase = 0) {
   const PackedLayout layout = make_layout(spec, best_isa(), tuning).value();
   MatMulArgs args;
   args.layout = &layout;
   args.m = m;
-  const TiledCall call = matmul_call(args);
-  return call.tile_counts[static_cast<size_t>(call.phase_count - 1)];
+  return matmul_call(args).tile_counts[phase];
 }
 
 }  // namespace
