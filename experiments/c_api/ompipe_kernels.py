@@ -35,8 +35,8 @@ class MatMulSource(ctypes.Structure):
 class MatMulProduct(ctypes.Structure):
     _fields_ = [("struct_bytes", c_size_t), ("layout", c_void_p), ("packed", c_void_p), ("m", c_int64), ("a", c_void_p),
                 ("lda", c_int64), ("out", c_void_p), ("ldo", c_int64), ("c", c_void_p), ("c_row_stride", c_int64),
-                ("c_column_stride", c_int64), ("alpha", c_float), ("beta", c_float), ("elements", c_int32), ("unused", c_int32), ("shared_scratch", c_void_p),
-                ("shared_scratch_bytes", c_int64)]
+                ("c_column_stride", c_int64), ("alpha", c_float), ("beta", c_float), ("elements", c_int32), ("unused", c_int32),
+                ("shared_scratch", c_void_p), ("shared_scratch_bytes", c_int64)]
 
 
 # Result and arguments of each function that is used here.

@@ -147,6 +147,11 @@ int main(int count, char** arguments) {
   for (int64_t i = 0; i < layers; ++i) weights.push_back(make_weight(size, 32, static_cast<uint32_t>(i + 1)));
   std::printf("%d threads, %lld weights of %lld x %lld, block 32\n", threads, static_cast<long long>(layers),
               static_cast<long long>(size), static_cast<long long>(size));
+  const std::string refusal = Session::refusal(ort, library, {kOurs}, {weights.front()}, 3);
+  if (refusal.find("accuracy_level must be 0 or 4") == std::string::npos) {
+    std::fprintf(stderr, "accuracy_level 3 isn't refused as it should be: '%s'\n", refusal.c_str());
+    return 1;
+  }
   for (int level : {4, 0}) {
     for (int64_t m : {1, 32}) {
       const Case each = {level, m, smoke ? 0.0 : 2500.0};

@@ -145,14 +145,28 @@ Message model_of(const std::vector<std::string>& domains, const std::vector<Weig
 Session::Session(const Ort& ort, const std::string& library, const std::vector<std::string>& domains,
                  const std::vector<Weight>& weights, int level)
     : ort_(ort), size_(weights.front().size) {
+  ort_.check(make(library, model_of(domains, weights, level).written()));
+}
+
+std::string Session::refusal(const Ort& ort, const std::string& library, const std::vector<std::string>& domains,
+                             const std::vector<Weight>& weights, int level) {
+  Session session(ort);
+  OrtStatus* const status = session.make(library, model_of(domains, weights, level).written());
+  const std::string message = status != nullptr ? ort.api().GetErrorMessage(status) : "";
+  ort.api().ReleaseStatus(status);
+  return message;
+}
+
+OrtStatus* Session::make(const std::string& library, const std::string& model) {
   OrtSessionOptions* options = nullptr;
   ort_.check(ort_.api().CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &memory_));
   ort_.check(ort_.api().CreateSessionOptions(&options));
   ort_.check(ort_.api().DisablePerSessionThreads(options));
   if (!library.empty()) ort_.check(ort_.api().RegisterCustomOpsLibrary_V2(options, library.c_str()));
-  const std::string model = model_of(domains, weights, level).written();
-  ort_.check(ort_.api().CreateSessionFromArray(ort_.environment(), model.data(), model.size(), options, &session_));
+  OrtStatus* const status =
+      ort_.api().CreateSessionFromArray(ort_.environment(), model.data(), model.size(), options, &session_);
   ort_.api().ReleaseSessionOptions(options);
+  return status;
 }
 
 Session::~Session() {

@@ -44,6 +44,9 @@ class Session {
   // For each of one or two domains a chain of its MatMulNBits, one node a weight; `library` registers operators.
   Session(const Ort& ort, const std::string& library, const std::vector<std::string>& domains,
           const std::vector<Weight>& weights, int level);
+  // Why such a session can't be made; empty if it can.
+  static std::string refusal(const Ort& ort, const std::string& library, const std::vector<std::string>& domains,
+                             const std::vector<Weight>& weights, int level);
   ~Session();
   Session(const Session&) = delete;
 
@@ -52,8 +55,11 @@ class Session {
   void run();
 
  private:
+  explicit Session(const Ort& ort) : ort_(ort) {}
+  OrtStatus* make(const std::string& library, const std::string& model);
+
   const Ort& ort_;
-  int64_t size_;
+  int64_t size_ = 0;
   OrtMemoryInfo* memory_ = nullptr;
   OrtSession* session_ = nullptr;
   std::vector<OrtValue*> values_;  // x, then the outputs
