@@ -15,11 +15,6 @@ constexpr double kBytesPerNs = 12, kFloatOpsPerNs = 65, kIntOpsPerNs = 130, kDeq
 // A tile of one panel is no longer than that, so that the last ones finish together.
 constexpr double kMaxTileNs = 100'000;
 
-bool is_integer(const MatMulSpec& spec) { return spec.format == WeightFormat::nbits && spec.accuracy_level == 4; }
-
-// Whether a first phase brings A into the form that the tiles read.
-bool prepares_rows(const MatMulSpec& spec, ElementType type) { return is_integer(spec) || type == ElementType::f16; }
-
 int64_t panel_columns(const MatMulSpec& spec) { return is_integer(spec) ? kGroupColumns : kPanelColumns; }
 
 // Time of `rows` rows and one panel (or group).

@@ -5,6 +5,9 @@
 #include "nbits_float_impl.h"
 #include "pack_floats_impl.h"
 #include "pack_nbits_impl.h"
+#include "portable_floats_impl.h"
+#include "portable_nbits_impl.h"
+#include "portable_strip_impl.h"
 #include "vec_avx2.h"
 
 namespace ompipe::kernels {
@@ -17,6 +20,12 @@ const MatMulKernels kMatMulAvx2 = {
     .floats_tile = floats_tile<VecAvx2>,
     .nbits_float_tile = nbits_float_tile<VecAvx2>,
     .nbits_int_tile = nbits_int_tile<VecAvx2>,
+    .pack_strip = pack_strip<VecAvx2>,
+    .multiply_strip = multiply_strip<VecAvx2>,
+    .write_strip = write_strip<VecAvx2>,
+    .floats_direct_tile = floats_direct_tile<VecAvx2>,
+    .quantise_spans = quantise_spans<VecAvx2>,
+    .nbits_direct_tile = nbits_direct_tile<VecAvx2>,
 };
 
 }  // namespace ompipe::kernels

@@ -3,6 +3,7 @@
 #include "matmul_kernels.h"
 #include "matmul_nbits_impl.h"
 #include "nbits_float_impl.h"
+#include "portable_strip_impl.h"
 #include "vec_avx512.h"
 
 namespace ompipe::kernels {
@@ -11,6 +12,8 @@ const MatMulKernels kMatMulAvx512 = {
     .floats_tile = floats_tile<VecAvx512>,
     .nbits_float_tile = nbits_float_tile<VecAvx512>,
     .nbits_int_tile = nbits_int_tile<VecAvx512>,
+    .multiply_strip = multiply_strip<VecAvx512>,
+    .write_strip = write_strip<VecAvx512>,
 };
 
 }  // namespace ompipe::kernels

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ompipe/kernels/matmul.h"
+#include "ompipe/kernels/portable.h"
 
 namespace ompipe::kernels {
 
@@ -30,6 +31,13 @@ int64_t packed_zero_point_bytes(const MatMulSpec& spec);
 int64_t zero_point_row_bytes(const MatMulSpec& spec);
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline bool is_integer(const MatMulSpec& spec) {
+  return spec.format == WeightFormat::nbits && spec.accuracy_level == 4;
+}
+// Whether a first phase brings A into the form that the tiles read.
+inline bool prepares_rows(const MatMulSpec& spec, ElementType type) {
+  return is_integer(spec) || type == ElementType::f16;
+}
 inline int64_t blocks_of(const MatMulSpec& spec) { return divide_up(spec.k, spec.block); }
 inline constexpr int kMostUnit = 32;
 inline int unit_of(const MatMulSpec& spec) { return spec.block < kMostUnit ? spec.block : kMostUnit; }
@@ -70,6 +78,33 @@ inline int64_t quantised_row_bytes(const MatMulSpec& spec) {
   return blocks_of(spec) * (spec.block / unit_of(spec)) * (unit_of(spec) + 8);
 }
 
+// Products straight from the source take at most this many rows, in this many elements of k at a time (accuracy_level
+// 4: 32 bytes of every column).
+inline constexpr int kDirectRows = 3, kSpanK = 64;
+
+// A row quantised for them: of each span the even elements, then the odd ones; behind them a scale and an offset a
+// unit.
+struct SpanRow {
+  int64_t spans, units, bytes;
+};
+inline SpanRow span_row(const MatMulSpec& spec) {
+  SpanRow row;
+  row.units = blocks_of(spec) * (spec.block / unit_of(spec));
+  row.spans = divide_up(row.units * unit_of(spec), kSpanK);
+  row.bytes = row.spans * kSpanK + row.units * 8;
+  return row;
+}
+
+// A strip of float weights: elements [k, k + count) of `panels` panels that lie `panel_stride` floats apart in scratch.
+// It takes at most kFloatStripBytes, in L2, and the sums of the rows that it is multiplied by at most kStripSumsBytes.
+inline constexpr int kFloatStripPanels = 8, kFloatStripBytes = 64 << 10, kStripSumsBytes = 32 << 10;
+struct FloatStrip {
+  int64_t panel, panels, k, count, panel_stride;
+};
+
+// Columns that a tile straight from row-major floats takes at most: a page of each row of float32.
+inline constexpr int kDirectColumns = 1024;
+
 // A set that builds on another may leave out what that one does as well; scalar, avx2 and neon are whole.
 struct MatMulKernels {
   void (*pack_floats)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, float* packed) = nullptr;
@@ -82,6 +117,17 @@ struct MatMulKernels {
   void (*floats_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;
   void (*nbits_float_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;
   void (*nbits_int_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;
+  // A strip of B as in the file, to `strip`, and to its panels' final place in `packed` unless that is null.
+  void (*pack_strip)(const MatMulSpec&, const std::byte* b, const FloatStrip&, float* strip, float* packed) = nullptr;
+  // sums[p][r][0..16) += rows [begin, end) of A * a strip; then those rows of the output, of the sums over all of k.
+  void (*multiply_strip)(const MatMulArgs&, const FloatStrip&, const float* strip, int64_t begin, int64_t end,
+                         float* sums) = nullptr;
+  void (*write_strip)(const MatMulArgs&, const FloatStrip&, const float* sums, int64_t begin, int64_t end) = nullptr;
+  // At most kDirectRows rows, columns [begin, end), begin a multiple of 16; scratch: kDirectRows * kDirectColumns
+  // floats.
+  void (*floats_direct_tile)(const PortableArgs&, int64_t begin, int64_t end, std::byte* scratch) = nullptr;
+  void (*quantise_spans)(const MatMulArgs&) = nullptr;
+  void (*nbits_direct_tile)(const PortableArgs&, int64_t begin, int64_t end) = nullptr;
 };
 
 extern const MatMulKernels kMatMulScalar;

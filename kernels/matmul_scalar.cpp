@@ -5,6 +5,9 @@
 #include "nbits_float_impl.h"
 #include "pack_floats_impl.h"
 #include "pack_nbits_impl.h"
+#include "portable_floats_impl.h"
+#include "portable_nbits_impl.h"
+#include "portable_strip_impl.h"
 #include "vec_scalar.h"
 
 namespace ompipe::kernels {
@@ -17,6 +20,12 @@ const MatMulKernels kMatMulScalar = {
     .floats_tile = floats_tile<VecScalar>,
     .nbits_float_tile = nbits_float_tile<VecScalar>,
     .nbits_int_tile = nbits_int_tile<VecScalar>,
+    .pack_strip = pack_strip<VecScalar>,
+    .multiply_strip = multiply_strip<VecScalar>,
+    .write_strip = write_strip<VecScalar>,
+    .floats_direct_tile = floats_direct_tile<VecScalar>,
+    .quantise_spans = quantise_spans<VecScalar>,
+    .nbits_direct_tile = nbits_direct_tile<VecScalar>,
 };
 
 }  // namespace ompipe::kernels

@@ -99,6 +99,51 @@ struct VecAvx2 {
 
   static Ints sum_dots_times_16(Shorts x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(16)); }
 
+  // Sums stay below 2^15 in 16 bits until a lane holds 16 products, half a unit of 32 (15 * 127 * 16 = 30480).
+  template <int unit, int rows>
+  [[gnu::always_inline]] static void dot_spans(const std::byte* columns, int64_t stride, const int8_t* q,
+                                               int64_t row_stride, Ints (&dots)[rows][64 / unit]) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i fours[rows][2][32 / unit];  // of columns 0 to 3, and 4 to 7: one unit in each half
+#pragma GCC unroll 2
+    for (int four = 0; four < 2; ++four) {
+      const std::byte* from = columns + 4 * four * stride;
+      Shorts columns_dots[rows][4];
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        const Bytes both = load_bytes(from + j * stride);
+        const Bytes low = low_nibbles(both), high = high_nibbles(both);
+#pragma GCC unroll 3
+        for (int r = 0; r < rows; ++r) {
+          const int8_t* row = q + r * row_stride;
+          columns_dots[r][j] = _mm256_add_epi16(_mm256_maddubs_epi16(low, load_bytes(row)),
+                                                _mm256_maddubs_epi16(high, load_bytes(row + 32)));
+        }
+      }
+#pragma GCC unroll 3
+      for (int r = 0; r < rows; ++r) {
+        const __m256i first = _mm256_hadd_epi16(columns_dots[r][0], columns_dots[r][1]);
+        const __m256i second = _mm256_hadd_epi16(columns_dots[r][2], columns_dots[r][3]);
+        if constexpr (unit == 32) {
+          fours[r][four][0] = _mm256_madd_epi16(_mm256_hadd_epi16(first, second), ones);
+        } else {
+          const __m256 left = _mm256_castsi256_ps(_mm256_madd_epi16(first, ones));
+          const __m256 right = _mm256_castsi256_ps(_mm256_madd_epi16(second, ones));
+          fours[r][four][0] = _mm256_castps_si256(_mm256_shuffle_ps(left, right, _MM_SHUFFLE(2, 0, 2, 0)));
+          fours[r][four][1] = _mm256_castps_si256(_mm256_shuffle_ps(left, right, _MM_SHUFFLE(3, 1, 3, 1)));
+        }
+      }
+    }
+#pragma GCC unroll 3
+    for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 2
+      for (int u = 0; u < 32 / unit; ++u) {
+        dots[r][u] = _mm256_permute2x128_si256(fours[r][0][u], fours[r][1][u], 0x20);
+        dots[r][32 / unit + u] = _mm256_permute2x128_si256(fours[r][0][u], fours[r][1][u], 0x31);
+      }
+    }
+  }
+
   static float max_magnitude(const float* p, int count) {
     __m256i largest = _mm256_setzero_si256();
     for (int i = 0; i < count; ++i) {

@@ -163,6 +163,26 @@ struct VecScalar {
     return each<Ints>([&](size_t i) { return 16 * (x.lane[2 * i] + x.lane[2 * i + 1]); });
   }
 
+  // Dots of eight columns' spans of 64 nibbles in source order (32 bytes each, `stride` apart) with each row's span at q
+  // (matmul_kernels.h: SpanRow; rows `row_stride` bytes apart): dots[r][u] is of unit u, one lane a column.
+  template <int unit, int rows>
+  static void dot_spans(const std::byte* columns, int64_t stride, const int8_t* q, int64_t row_stride,
+                        Ints (&dots)[rows][64 / unit]) {
+    for (int r = 0; r < rows; ++r) {
+      const int8_t* row = q + r * row_stride;
+      for (int u = 0; u < 64 / unit; ++u) {
+        dots[r][u] = each<Ints>([&](size_t column) {
+          const std::byte* from = columns + static_cast<int64_t>(column) * stride;
+          int32_t dot = 0;
+          for (int i = u * unit / 2; i < (u + 1) * unit / 2; ++i) {
+            dot += static_cast<int>(from[i] & std::byte{15}) * row[i] + static_cast<int>(from[i] >> 4) * row[i + 32];
+          }
+          return dot;
+        });
+      }
+    }
+  }
+
   // The largest |x| of 8 * count floats as the bits of a float; a NaN is larger than all else.
   static float max_magnitude(const float* p, int count) {
     uint32_t largest = 0;
