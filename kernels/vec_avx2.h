@@ -15,7 +15,7 @@ namespace {
 
 struct VecAvx2 {
   static constexpr int kLanes = 8;
-  static constexpr int kStreams = 4;  // memory streams of a lone row
+  static constexpr int kStreams = 4;                          // memory streams of a lone row
   static constexpr int kFloatRows = 6, kRowsOfTwoPanels = 3;  // 6 x 16 floats are 12 accumulators of 16 registers
   using Floats = __m256;
   using Ints = __m256i;

@@ -15,7 +15,7 @@ namespace {
 
 struct VecAvx512 {
   static constexpr int kLanes = 16;
-  static constexpr int kStreams = 4;  // memory streams of a lone row
+  static constexpr int kStreams = 4;                          // memory streams of a lone row
   static constexpr int kFloatRows = 8, kRowsOfTwoPanels = 8;  // 8 x 32 floats are 16 accumulators of 32 registers
   using Floats = __m512;
   using Ints = __m512i;

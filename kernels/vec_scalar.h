@@ -163,8 +163,8 @@ struct VecScalar {
     return each<Ints>([&](size_t i) { return 16 * (x.lane[2 * i] + x.lane[2 * i + 1]); });
   }
 
-  // Dots of eight columns' spans of 64 nibbles in source order (32 bytes each, `stride` apart) with each row's span at q
-  // (matmul_kernels.h: SpanRow; rows `row_stride` bytes apart): dots[r][u] is of unit u, one lane a column.
+  // Dots of eight columns' spans of 64 nibbles in source order (32 bytes each, `stride` apart) with each row's span at
+  // q (matmul_kernels.h: SpanRow; rows `row_stride` bytes apart): dots[r][u] is of unit u, one lane a column.
   template <int unit, int rows>
   static void dot_spans(const std::byte* columns, int64_t stride, const int8_t* q, int64_t row_stride,
                         Ints (&dots)[rows][64 / unit]) {

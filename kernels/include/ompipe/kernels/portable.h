@@ -24,8 +24,8 @@ struct PortableArgs {
 // Bytes that all tiles of one call share, as shared_scratch_bytes. Never falls as `m` rises. 0 is possible.
 int64_t portable_shared_scratch_bytes(const PackedLayout& layout, int64_t m, ElementType type = ElementType::f32);
 
-// The product on the source. Until a tile runs only the product's `layout`, `type` and `m` are read. tile_scratch_bytes never
-// falls as m rises.
+// The product on the source. Until a tile runs only the product's `layout`, `type` and `m` are read. tile_scratch_bytes
+// never falls as m rises.
 TiledCall portable_call(const PortableArgs& args);
 
 // The same, and packs: after the last tile `packed` holds the bytes that pack_range makes of the whole of B, with m = 0
