@@ -90,6 +90,8 @@ void pack_range(const PackedLayout& layout, const PackSources& sources, int64_t 
   if (byte_begin == byte_end) return;
   if (layout.spec.format == WeightFormat::nbits) {
     kernel_of(layout.isa, &MatMulKernels::pack_nbits)(layout, sources, byte_begin, byte_end, packed);
+  } else if (is_bytes(layout.spec)) {
+    kernel_of(layout.isa, &MatMulKernels::pack_bytes)(layout, sources, byte_begin, byte_end, packed);
   } else {
     kernel_of(layout.isa, &MatMulKernels::pack_floats)(layout, sources, byte_begin, byte_end,
                                                        reinterpret_cast<float*>(packed));

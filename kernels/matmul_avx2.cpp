@@ -1,5 +1,6 @@
 // The matrix kernels for the avx2 ISA.
 #include "matmul_floats_impl.h"
+#include "matmul_integer_impl.h"
 #include "matmul_kernels.h"
 #include "matmul_nbits_impl.h"
 #include "nbits_float_impl.h"
@@ -26,6 +27,9 @@ const MatMulKernels kMatMulAvx2 = {
     .floats_direct_tile = floats_direct_tile<VecAvx2>,
     .quantise_spans = quantise_spans<VecAvx2>,
     .nbits_direct_tile = nbits_direct_tile<VecAvx2>,
+    .pack_bytes = pack_bytes<VecAvx2>,
+    .prepare_bytes = prepare_bytes<VecAvx2>,
+    .integer_tile = integer_tile<VecAvx2>,
 };
 
 }  // namespace ompipe::kernels

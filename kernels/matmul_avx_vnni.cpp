@@ -1,4 +1,5 @@
 // What AVX-VNNI adds to the matrix kernels of avx2: integer dot products.
+#include "matmul_integer_impl.h"
 #include "matmul_kernels.h"
 #include "matmul_nbits_impl.h"
 #include "vec_avx2.h"
@@ -21,6 +22,9 @@ struct VecAvxVnni : VecAvx2 {
 
 }  // namespace
 
-const MatMulKernels kMatMulAvxVnni = {.nbits_int_tile = nbits_int_tile<VecAvxVnni>};
+const MatMulKernels kMatMulAvxVnni = {
+    .nbits_int_tile = nbits_int_tile<VecAvxVnni>,
+    .integer_tile = integer_tile<VecAvxVnni>,
+};
 
 }  // namespace ompipe::kernels

@@ -42,6 +42,9 @@ inline int64_t blocks_of(const MatMulSpec& spec) { return divide_up(spec.k, spec
 inline constexpr int kMostUnit = 32;
 inline int unit_of(const MatMulSpec& spec) { return spec.block < kMostUnit ? spec.block : kMostUnit; }
 inline int64_t blob_bytes(const MatMulSpec& spec) { return int64_t{spec.block} * spec.bits / 8; }
+inline bool is_bytes(const MatMulSpec& spec) {
+  return spec.format == WeightFormat::u8 || spec.format == WeightFormat::s8;
+}
 inline int default_zero_point(const MatMulSpec& spec) { return 1 << (spec.bits - 1); }
 inline bool has_fractions(ZeroPoints kind) { return kind == ZeroPoints::f32 || kind == ZeroPoints::f16; }
 
@@ -105,6 +108,8 @@ struct FloatStrip {
 // Columns that a tile straight from row-major floats takes at most: a page of each row of float32.
 inline constexpr int kDirectColumns = 1024;
 
+struct MatMulIntegerArgs;
+
 // A set that builds on another may leave out what that one does as well; scalar, avx2 and neon are whole.
 struct MatMulKernels {
   void (*pack_floats)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, float* packed) = nullptr;
@@ -128,6 +133,10 @@ struct MatMulKernels {
   void (*floats_direct_tile)(const PortableArgs&, int64_t begin, int64_t end, std::byte* scratch) = nullptr;
   void (*quantise_spans)(const MatMulArgs&) = nullptr;
   void (*nbits_direct_tile)(const PortableArgs&, int64_t begin, int64_t end) = nullptr;
+  void (*pack_bytes)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, std::byte* packed) = nullptr;
+  // As quantise_rows, of int8.
+  void (*prepare_bytes)(const MatMulIntegerArgs&, int64_t begin, int64_t end) = nullptr;
+  void (*integer_tile)(const MatMulIntegerArgs&, const TileRange&, std::byte* scratch) = nullptr;
 };
 
 extern const MatMulKernels kMatMulScalar;

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "half.h"
-#include "matmul_kernels.h"
+#include "matmul_integer_kernels.h"
 #include "ompipe/kernels/matmul.h"
 
 namespace ompipe::kernels {
@@ -25,6 +25,10 @@ const char* format_name(WeightFormat format) {
       return "f16";
     case WeightFormat::bf16:
       return "bf16";
+    case WeightFormat::u8:
+      return "u8";
+    case WeightFormat::s8:
+      return "s8";
   }
   return "";
 }
@@ -53,6 +57,7 @@ const char* zero_points_name(const MatMulSpec& spec) {
 const char* unsupported_reason(const MatMulSpec& spec) {
   if (spec.k < 1 || spec.n < 1) return "K and N must be at least 1";
   if (spec.k > kMaxDim || spec.n > kMaxDim || spec.k * spec.n > kMaxElements) return "K x N is too large";
+  if (is_bytes(spec) && spec.trans_b) return "weights of bytes must be [K, N]";
   if (spec.format != WeightFormat::nbits) return nullptr;
   if (spec.bits != 2 && spec.bits != 4 && spec.bits != 8) return "bits must be 2, 4 or 8";
   if (spec.half_scales && spec.scale_type == ScaleType::f16) return "half_scales is for float32 scales";
@@ -106,6 +111,9 @@ std::optional<PackedLayout> make_layout(const MatMulSpec& spec, Isa isa, const T
     layout.scales_bytes = spec.n * blocks * (spec.scale_type == ScaleType::f16 ? 2 : 4);
     layout.zero_points_bytes = spec.n * zero_point_row_bytes(spec);
     layout.packed_bytes = divide_up(spec.n, kGroupColumns) * blocks * group_record(spec).bytes;
+  } else if (is_bytes(spec)) {
+    layout.source_bytes = spec.k * spec.n;
+    layout.packed_bytes = divide_up(spec.n, kGroupColumns) * byte_units(spec) * kByteUnitBytes;
   } else {
     layout.source_bytes = spec.k * spec.n * (spec.format == WeightFormat::f32 ? 4 : 2);
     layout.packed_bytes = divide_up(spec.n, kPanelColumns) * kPanelColumns * spec.k * 4;
@@ -131,6 +139,8 @@ KeyText layout_key_text(const PackedLayout& layout) {
   key << format_name(spec.format);
   if (spec.format == WeightFormat::nbits) {
     key << spec.bits << "/b" << spec.block << scales_name(spec) << zero_points_name(spec) << "/groups" << kGroupColumns;
+  } else if (is_bytes(spec)) {
+    key << "/kn/groups" << kGroupColumns;
   } else {
     key << (spec.trans_b ? "/nk" : "/kn") << "/panels" << kPanelColumns;
   }

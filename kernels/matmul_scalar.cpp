@@ -1,5 +1,6 @@
 // The matrix kernels for the scalar ISA.
 #include "matmul_floats_impl.h"
+#include "matmul_integer_impl.h"
 #include "matmul_kernels.h"
 #include "matmul_nbits_impl.h"
 #include "nbits_float_impl.h"
@@ -26,6 +27,9 @@ const MatMulKernels kMatMulScalar = {
     .floats_direct_tile = floats_direct_tile<VecScalar>,
     .quantise_spans = quantise_spans<VecScalar>,
     .nbits_direct_tile = nbits_direct_tile<VecScalar>,
+    .pack_bytes = pack_bytes<VecScalar>,
+    .prepare_bytes = prepare_bytes<VecScalar>,
+    .integer_tile = integer_tile<VecScalar>,
 };
 
 }  // namespace ompipe::kernels

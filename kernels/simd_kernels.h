@@ -26,6 +26,7 @@ struct SimdKernels {
   TiledCall::RunTile batched_matmul;
   TiledCall::RunTile half_to_float;
   TiledCall::RunTile float_to_half;
+  TiledCall::RunTile dynamic_quantize;
 };
 
 extern const SimdKernels kSimdKernelsScalar;

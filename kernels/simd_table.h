@@ -6,6 +6,7 @@
 #include "convert_simd.h"
 #include "elementwise_simd.h"
 #include "norm_simd.h"
+#include "quantize_simd.h"
 #include "reduce_simd.h"
 #include "rotary_simd.h"
 #include "simd_kernels.h"
@@ -38,6 +39,7 @@ constexpr SimdKernels make_simd_kernels() {
       .batched_matmul = batched_matmul_tile<V>,
       .half_to_float = half_to_float_tile<V>,
       .float_to_half = float_to_half_tile<V>,
+      .dynamic_quantize = dynamic_quantize_tile<V>,
   };
 }
 

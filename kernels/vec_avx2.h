@@ -67,6 +67,7 @@ struct VecAvx2 {
   static Ints load_bytes_as_ints(const void* p) { return _mm256_cvtepu8_epi32(load_64(p)); }
   static Floats to_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
   static Ints int_add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
+  static void int_store(int32_t* p, Ints x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x); }
   static Ints int_sub(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
   static Ints int_mul_small(Ints a, Ints b) { return _mm256_madd_epi16(a, b); }
 
@@ -224,6 +225,28 @@ struct VecAvx2 {
       }
       store_columns(rows, out);
     }
+  }
+
+  static void interleave_rows(const std::byte* rows, int64_t stride, std::byte flip, std::byte* out) {
+    const __m128i first = _mm_unpacklo_epi8(load_64(rows), load_64(rows + stride));
+    const __m128i second = _mm_unpacklo_epi8(load_64(rows + 2 * stride), load_64(rows + 3 * stride));
+    const __m256i all = _mm256_set_m128i(_mm_unpackhi_epi16(first, second), _mm_unpacklo_epi16(first, second));
+    const __m256i flips = _mm256_set1_epi8(static_cast<char>(flip));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_xor_si256(all, flips));
+  }
+  static int32_t signed_bytes(const std::byte* p, int count, int flip, int8_t* q) {
+    std::byte padded[32];
+    if (count < 32) {
+      __builtin_memset(padded, flip, sizeof padded);
+      __builtin_memcpy(padded, p, static_cast<size_t>(count));
+      p = padded;
+    }
+    const __m256i bytes = _mm256_xor_si256(load_bytes(p), _mm256_set1_epi8(static_cast<char>(flip)));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(q), bytes);
+    const __m256i shifted = _mm256_xor_si256(bytes, _mm256_set1_epi8(static_cast<char>(128)));  // q + 128
+    const __m256i sums = _mm256_sad_epu8(shifted, _mm256_setzero_si256());
+    const __m128i two = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    return _mm_cvtsi128_si32(two) + _mm_extract_epi32(two, 2) - 32 * 128;
   }
 
   static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }

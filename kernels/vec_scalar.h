@@ -105,9 +105,11 @@ struct VecScalar {
   static Floats to_floats(Ints x) {
     return each<Floats>([&](size_t i) { return static_cast<float>(x.lane[i]); });
   }
+  // Modulo 2^32.
   static Ints int_add(Ints a, Ints b) {
-    return each<Ints>([&](size_t i) { return a.lane[i] + b.lane[i]; });
+    return each<Ints>([&](size_t i) { return uint32_t(a.lane[i]) + uint32_t(b.lane[i]); });
   }
+  static void int_store(int32_t* p, Ints x) { std::memcpy(p, &x, sizeof x); }
   static Ints int_sub(Ints a, Ints b) {
     return each<Ints>([&](size_t i) { return a.lane[i] - b.lane[i]; });
   }
@@ -225,6 +227,22 @@ struct VecScalar {
     for (int column = 0; column < 8; ++column) {
       for (int k = 0; k < unit; ++k) out[k / 4 * 32 + column * 4 + k % 4] = columns[column * stride + k];
     }
+  }
+
+  // Four rows of eight bytes, each exclusive-or flip, as four bytes a column.
+  static void interleave_rows(const std::byte* rows, int64_t stride, std::byte flip, std::byte* out) {
+    for (int column = 0; column < 8; ++column) {
+      for (int i = 0; i < 4; ++i) out[column * 4 + i] = rows[i * stride + column] ^ flip;
+    }
+  }
+  // q[i] = p[i] exclusive-or flip as int8, and zeros up to 32; returns the sum of q.
+  static int32_t signed_bytes(const std::byte* p, int count, int flip, int8_t* q) {
+    int32_t sum = 0;
+    for (int i = 0; i < 32; ++i) {
+      q[i] = i < count ? static_cast<int8_t>(static_cast<int>(p[i]) ^ flip) : int8_t(0);
+      sum += q[i];
+    }
+    return sum;
   }
 
   static void prefetch(const void*) {}

@@ -31,6 +31,8 @@ enum class WeightFormat {
   f32,    // little-endian elements, [K, N], or [N, K] if trans_b
   f16,
   bf16,
+  u8,  // bytes, [K, N]; packed here, multiplied by matmul_integer.h
+  s8,
 };
 
 // The type of MatMulNBits' scales in the file. They are kept as they are, unless half_scales.
@@ -67,10 +69,12 @@ const char* unsupported_reason(const MatMulSpec& spec);
 // every ISA and accuracy level.
 //
 // Packed floats: panels of 16 columns, k-major: element (k, n) is float 16 * (k + K * (n / 16)) + n % 16.
-// Packed nbits: groups of 8 columns; in a group one record a block of k: 8 scales, then 8 zero points if there are any
-// (packed ones widened to a byte, others as they are in the file), then the elements, in units of U = min(block, 32)
-// elements of k and vectors of 32 bytes. Byte 4 * column + i of vector v holds k = p * U * bits / 8 + 4 * v + i in its
-// bits from p * bits, for p = 0 .. 8 / bits - 1. So one load serves 8 columns.
+// Packed bytes: groups of 8 columns; in a group units of 32 elements of k, the last one padded with zeros, as vectors
+// of 32 bytes: byte 4 * column + i of vector v is element k = 4 * v + i, plus 128 if the format is s8. Packed nbits:
+// groups of 8 columns; in a group one record a block of k: 8 scales, then 8 zero points if there are any (packed ones
+// widened to a byte, others as they are in the file), then the elements, in units of U = min(block, 32) elements of k
+// and vectors of 32 bytes. Byte 4 * column + i of vector v holds k = p * U * bits / 8 + 4 * v + i in its bits from p *
+// bits, for p = 0 .. 8 / bits - 1. So one load serves 8 columns.
 struct PackedLayout {
   MatMulSpec spec;
   Isa isa = Isa::scalar;
@@ -137,8 +141,9 @@ struct MatMulArgs {
 // Never falls as `m` rises. 0 is possible.
 int64_t shared_scratch_bytes(const PackedLayout& layout, int64_t m, ElementType type = ElementType::f32);
 
-// The call for `args`, which outlives it. Until a tile runs only `layout`, `type` and `m` are read, so a plan can ask
-// for sizes. Its tile_scratch_bytes never falls as m rises, so that of the largest m serves all.
+// The call for `args`, which outlives it. Not of formats u8 and s8. Until a tile runs only `layout`, `type` and `m` are
+// read, so a plan can ask for sizes. Its tile_scratch_bytes never falls as m rises, so that of the largest m serves
+// all.
 TiledCall matmul_call(const MatMulArgs& args);
 
 }  // namespace ompipe::kernels

@@ -1,0 +1,175 @@
+// Exact products of int8 with packed int8 weights, for any vector type of eight lanes.
+//
+// A is brought to int8 and B to uint8, whatever they are in the file: 128 is subtracted or added, and the zero points
+// go along. Products are taken by nibbles of B, whose sums of a unit fit 16 bits: 15 * 128 * 16 = 30720.
+#pragma once
+
+#include "matmul_integer_kernels.h"
+#include "nbits_records.h"
+
+namespace ompipe::kernels {
+
+// ---- packing
+
+template <class V>
+void pack_bytes(const PackedLayout& layout, const PackSources& sources, int64_t begin, int64_t end, std::byte* packed) {
+  const MatMulSpec& spec = layout.spec;
+  const int64_t n = spec.n, group_bytes = byte_units(spec) * kByteUnitBytes;
+  const std::byte flip{spec.format == WeightFormat::s8 ? uint8_t{128} : uint8_t{0}};
+  const auto place = [&](int64_t k, int64_t column) {
+    return packed + column / kGroupColumns * group_bytes + k / 4 * 32 + column % kGroupColumns * 4 + k % 4;
+  };
+  for (int64_t at = begin; at < end;) {
+    const int64_t k = at / n;
+    if (at % n == 0 && k % 4 == 0 && end - at >= 4 * n) {
+      const std::byte* rows = sources.range + (at - begin);
+      int64_t column = 0;
+      for (; column + kGroupColumns <= n; column += kGroupColumns) {
+        V::interleave_rows(rows + column, n, flip, place(k, column));
+      }
+      for (; column < n; ++column) {
+        for (int64_t i = 0; i < 4; ++i) *place(k + i, column) = rows[i * n + column] ^ flip;
+      }
+      at += 4 * n;
+    } else {
+      *place(k, at % n) = sources.range[at - begin] ^ flip;
+      ++at;
+    }
+  }
+  if (end != layout.source_bytes) return;
+  for (int64_t column = 0; column < divide_up(n, kGroupColumns) * kGroupColumns; ++column) {
+    for (int64_t k = column < n ? spec.k : 0; k < byte_units(spec) * kByteUnit; ++k) *place(k, column) = std::byte{0};
+  }
+}
+
+// ---- A
+
+// Rows [begin, end) as row tiles: of each unit of k rows x int8[32], then rows x int32 sums.
+template <class V>
+void prepare_bytes(const MatMulIntegerArgs& args, int64_t begin, int64_t end) {
+  const MatMulSpec& spec = args.layout->spec;
+  const int64_t units = byte_units(spec);
+  const int flip = args.a_signed ? 0 : 128;
+  for (int64_t row = begin; row < end;) {
+    const int rows = next_rows(end - row);
+    std::byte* to = args.shared_scratch + row * byte_row_bytes(spec);
+    for (int r = 0; r < rows; ++r) {
+      const std::byte* from = static_cast<const std::byte*>(args.a) + (row + r) * args.lda;
+      uint32_t sum = 0;
+      for (int64_t unit = 0; unit < units; ++unit) {
+        const int64_t left = spec.k - unit * kByteUnit, count = left < kByteUnit ? left : kByteUnit;
+        int8_t* q = reinterpret_cast<int8_t*>(to + (unit * rows + r) * kByteUnit);
+        sum += uint32_t(V::signed_bytes(from + unit * kByteUnit, int(count), flip, q));
+      }
+      __builtin_memcpy(to + units * rows * kByteUnit + r * 4, &sum, 4);
+    }
+    row += rows;
+  }
+}
+
+// ---- the product
+
+// acc[g][r][0..8) = row r of the row tile `a` * group g; sums[g][0..8) those of B's columns, if with_sums.
+template <class V, int rows, int groups, bool with_sums>
+void dot_bytes(int64_t units, const std::byte* a, const std::byte* b, int64_t group_stride, int32_t* acc,
+               int64_t acc_stride, int32_t* column_sums) {
+  static constexpr int8_t kOnes[4] = {1, 1, 1, 1};
+  typename V::Ints sums[groups][rows], totals[groups];
+  for (int g = 0; g < groups; ++g) {
+    totals[g] = V::int_broadcast(0);
+    for (int r = 0; r < rows; ++r) sums[g][r] = V::int_broadcast(0);
+  }
+  for (int64_t unit = 0; unit < units; ++unit, a += rows * kByteUnit, b += kByteUnitBytes) {
+    typename V::Dots low[groups][rows], high[groups][rows], ones[groups];
+#pragma GCC unroll 8
+    for (int v = 0; v < kByteUnit / 4; ++v) {
+#pragma GCC unroll 4
+      for (int g = 0; g < groups; ++g) {
+        const auto bytes = V::load_bytes(b + g * group_stride + v * 32);
+        if constexpr (with_sums) ones[g] = v == 0 ? V::first_dot(bytes, kOnes) : V::add_dot(ones[g], bytes, kOnes);
+        const auto low_halves = V::low_nibbles(bytes), high_halves = V::high_nibbles(bytes);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; ++r) {
+          const int8_t* q = reinterpret_cast<const int8_t*>(a) + r * kByteUnit + v * 4;
+          low[g][r] = v == 0 ? V::first_dot(low_halves, q) : V::add_dot(low[g][r], low_halves, q);
+          high[g][r] = v == 0 ? V::first_dot(high_halves, q) : V::add_dot(high[g][r], high_halves, q);
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int g = 0; g < groups; ++g) {
+      if constexpr (with_sums) totals[g] = V::int_add(totals[g], V::sum_dots(ones[g]));
+#pragma GCC unroll 6
+      for (int r = 0; r < rows; ++r) {
+        const auto dot = V::int_add(V::sum_dots(low[g][r]), V::sum_dots_times_16(high[g][r]));
+        sums[g][r] = V::int_add(sums[g][r], dot);
+      }
+    }
+  }
+  for (int g = 0; g < groups; ++g) {
+    if constexpr (with_sums) V::int_store(column_sums + g * kGroupColumns, totals[g]);
+    for (int r = 0; r < rows; ++r) V::int_store(acc + g * acc_stride + r * kGroupColumns, sums[g][r]);
+  }
+}
+
+// Adds what the zero points make and writes one group. In unsigned arithmetic: it wraps.
+template <class V>
+void write_bytes(const MatMulIntegerArgs& args, const TileRange& tile, int64_t group, const int32_t* acc,
+                 const int32_t* column_sums) {
+  const MatMulSpec& spec = args.layout->spec;
+  const int64_t begin = group * kGroupColumns, left = spec.n - begin;
+  const int columns = int(left < kGroupColumns ? left : kGroupColumns);
+  const uint32_t a_zero = uint32_t(a_zero_point(args));
+  uint32_t b_zeros[kGroupColumns], constants[kGroupColumns];
+  for (int j = 0; j < columns; ++j) {
+    b_zeros[j] = uint32_t(b_zero_point(args, begin + j));
+    constants[j] = uint32_t(spec.k) * a_zero * b_zeros[j] - a_zero * uint32_t(column_sums[j]);
+  }
+  for (int64_t row = tile.row_begin; row < tile.row_end;) {
+    const int rows = next_rows(tile.row_end - row);
+    const std::byte* sums =
+        args.shared_scratch + row * byte_row_bytes(spec) + byte_units(spec) * rows * int64_t{kByteUnit};
+    for (int r = 0; r < rows; ++r, ++row, acc += kGroupColumns) {
+      int32_t row_sum;
+      __builtin_memcpy(&row_sum, sums + r * 4, 4);
+      int32_t* out = args.out + row * args.ldc + begin;
+      for (int j = 0; j < columns; ++j) {
+        out[j] = int32_t(uint32_t(acc[j]) + constants[j] - b_zeros[j] * uint32_t(row_sum));
+      }
+    }
+  }
+}
+
+template <class V>
+void integer_tile(const MatMulIntegerArgs& args, const TileRange& tile, std::byte* scratch) {
+  const MatMulSpec& spec = args.layout->spec;
+  const int64_t rows = tile.row_end - tile.row_begin, units = byte_units(spec), group_bytes = units * kByteUnitBytes;
+  int32_t* acc = reinterpret_cast<int32_t*>(scratch);
+  int32_t* column_sums = acc + 4 * kMaxByteRows * kGroupColumns;
+  const bool needs_sums = a_zero_point(args) != 0;
+  for (int i = 0; i < 4 * kGroupColumns; ++i) column_sums[i] = 0;
+  for (int64_t group = tile.panel_begin; group < tile.panel_end;) {
+    const int most_groups = registers_at_once<V>(rows);
+    const int groups = tile.panel_end - group < most_groups ? 1 : most_groups;
+    const std::byte* b = args.packed + group * group_bytes;
+    for (int64_t done = 0; done < rows;) {
+      const int count = next_rows(rows - done);
+      const std::byte* a = args.shared_scratch + (tile.row_begin + done) * byte_row_bytes(spec);
+      int32_t* to = acc + done * kGroupColumns;
+      with_rows<kRowsPerTile>(count, [&]<int r>() {
+        constexpr int most = registers_at_once<V>(r);
+        // A tile of more rows takes groups one by one, whatever its last rows could.
+        const auto run = needs_sums && done == 0
+                             ? (groups == most ? dot_bytes<V, r, most, true> : dot_bytes<V, r, 1, true>)
+                             : (groups == most ? dot_bytes<V, r, most, false> : dot_bytes<V, r, 1, false>);
+        run(units, a, b, group_bytes, to, rows * kGroupColumns, column_sums);
+      });
+      done += count;
+    }
+    for (int g = 0; g < groups; ++g, ++group) {
+      write_bytes<V>(args, tile, group, acc + g * rows * kGroupColumns, column_sums + g * kGroupColumns);
+    }
+  }
+}
+
+}  // namespace ompipe::kernels
