@@ -28,6 +28,10 @@ NodeSpec make_spec(OpKind kind) {
       return {run_matmul, kAnyStrides};
     case OpKind::gemm:
       return {run_gemm, kAnyStrides};
+    case OpKind::mat_mul_integer:
+      return {run_matmul_integer};
+    case OpKind::dynamic_quantize_linear:
+      return {run_dynamic_quantize_linear};
     case OpKind::cast:
       return {run_cast};
     case OpKind::sigmoid:

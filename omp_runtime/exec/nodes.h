@@ -32,6 +32,8 @@ const NodeSpec& node_spec(model::OpKind kind);
 Status run_matmul_nbits(NodeContext& node);  // matmul.cpp
 Status run_matmul(NodeContext& node);
 Status run_gemm(NodeContext& node);
+Status run_matmul_integer(NodeContext& node);  // quantized.cpp
+Status run_dynamic_quantize_linear(NodeContext& node);
 Status run_group_query_attention(NodeContext& node);  // attention.cpp
 Status run_simplified_layer_norm(NodeContext& node);  // norms.cpp
 Status run_skip_simplified_layer_norm(NodeContext& node);

@@ -48,6 +48,7 @@ bool is_weight_consumer(OpKind kind) {
     case OpKind::gather_block_quantized:
     case OpKind::mat_mul:
     case OpKind::gemm:
+    case OpKind::mat_mul_integer:
       return true;
     default:
       return false;

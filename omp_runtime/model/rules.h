@@ -19,6 +19,8 @@ bool same(InferContext& context);  // Identity, Dropout
 bool mat_mul(InferContext& context);
 bool gemm(InferContext& context);
 bool mat_mul_nbits(InferContext& context);
+bool mat_mul_integer(InferContext& context);
+bool dynamic_quantize_linear(InferContext& context);
 
 // rules_axes.cpp
 bool softmax(InferContext& context);

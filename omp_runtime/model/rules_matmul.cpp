@@ -26,14 +26,11 @@ bool expect_elements(InferContext& context, int input, int64_t wanted, const cha
                                   context.in(input).shape_text(context.symbols()), wanted));
 }
 
-}  // namespace
-
-bool mat_mul(InferContext& context) {
-  if (!expect_product_types(context)) return false;
+// numpy's matmul: batches broadcast, vectors lose their dimension.
+bool infer_product(InferContext& context) {
   if (!context.expect_rank(0, 1, kMaxRank) || !context.expect_rank(1, 1, kMaxRank)) return false;
   const TensorFact &a = context.in(0), &b = context.in(1);
   TensorFact& result = context.out(0);
-  result.dtype = a.dtype;
   if (!a.has_shape || !b.has_shape) return true;
   const int a_rank = a.rank, b_rank = b.rank;
   if (!expect_depth(context, a.dims[size_t(a_rank - 1)], b.dims[size_t(b_rank == 1 ? 0 : b_rank - 2)])) return false;
@@ -52,6 +49,44 @@ bool mat_mul(InferContext& context) {
   if (b_rank > 1) result.dims[size_t(rank++)] = b.dims[size_t(b_rank - 1)];
   result.rank = uint8_t(rank);
   result.has_shape = true;
+  return true;
+}
+
+}  // namespace
+
+bool mat_mul(InferContext& context) {
+  if (!expect_product_types(context)) return false;
+  context.out(0).dtype = context.in(0).dtype;
+  return infer_product(context);
+}
+
+bool mat_mul_integer(InferContext& context) {
+  for (const int input : {0, 1}) {
+    if (!context.expect_dtype(input, {DType::u8, DType::i8})) return false;
+    if (context.has(input + 2) && !context.expect_same_dtype(input, input + 2)) return false;
+  }
+  if (!context.expect_rank(1, 2, 2)) return false;
+  if (context.has(2) && !expect_elements(context, 2, 1, "a_zero_point")) return false;
+  const TensorFact& b = context.in(1);
+  if (context.has(3) && b.has_shape && b.dims[1].known()) {
+    const Extent count = context.in(3).count();
+    if (count.known() && count.value != 1 && !expect_elements(context, 3, b.dims[1].value, "b_zero_point"))
+      return false;
+  }
+  context.out(0).dtype = DType::i32;
+  return infer_product(context);
+}
+
+bool dynamic_quantize_linear(InferContext& context) {
+  if (!context.expect_dtype(0, {DType::f32})) return false;
+  context.out(0) = context.in(0);
+  context.out(0).dtype = DType::u8;
+  for (const int output : {1, 2}) {
+    TensorFact& scalar = context.out(output);
+    scalar.dtype = output == 1 ? DType::f32 : DType::u8;
+    scalar.has_shape = true;
+    scalar.rank = 0;
+  }
   return true;
 }
 

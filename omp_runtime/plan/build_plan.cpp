@@ -183,6 +183,13 @@ class Builder {
         taken_inputs_ = 1u << 1 | 1u << 2 | 1u << 3;
         break;
       }
+      case model::OpKind::mat_mul_integer: {
+        Result<WeightSources> found = integer_weight(node, model_.values());
+        if (!found.ok()) return found.error();
+        weight = *std::move(found);
+        taken_inputs_ = 1u << 1;
+        break;
+      }
       case model::OpKind::gather_block_quantized:
         if (const Weight* shared = weights_.of_table(node)) {
           weight = shared->of;

@@ -94,6 +94,21 @@ WeightSources float_weight(const model::Node& node, std::span<const model::Value
   return weight;
 }
 
+Result<WeightSources> integer_weight(const model::Node& node, std::span<const model::Value> values) {
+  const model::Value& b = values[size_t(node.inputs[1])];
+  const model::Shape dims = b.source == model::ValueSource::initializer ? b.dims() : model::Shape{};
+  if (dims.size() != 2) {
+    return Error{ErrorKind::bad_model, "plan", node.name,
+                 fmt::format("{} is not a constant matrix; MatMulInteger needs one as its second operand", b.name)};
+  }
+  WeightSources weight;
+  weight.spec.format = b.dtype == model::DType::i8 ? kernels::WeightFormat::s8 : kernels::WeightFormat::u8;
+  weight.spec.k = dims[0];
+  weight.spec.n = dims[1];
+  weight.payloads.push_back(b.payload);
+  return weight;
+}
+
 const char* why_unpacked_fails(const model::Node& node, std::span<const model::Value> values) {
   const bool product = node.kind() == model::OpKind::mat_mul || node.kind() == model::OpKind::gemm;
   if (!product || values[size_t(node.inputs[0])].dtype != model::DType::f16) return nullptr;

@@ -24,6 +24,9 @@ Result<WeightSources> nbits_weight(const model::Node& node, std::span<const mode
 // Of a MatMul or Gemm with a constant float matrix B; anything else has none.
 WeightSources float_weight(const model::Node& node, std::span<const model::Value> values);
 
+// Of a MatMulInteger. Errors: bad_model, naming the node, when B isn't a constant matrix.
+Result<WeightSources> integer_weight(const model::Node& node, std::span<const model::Value> values);
+
 // Of a MatMul or Gemm without a packed weight: null, or a static text that says why no kernel runs it.
 const char* why_unpacked_fails(const model::Node& node, std::span<const model::Value> values);
 

@@ -20,6 +20,8 @@ enum class OpKind : uint8_t {
   // products
   mat_mul,
   gemm,
+  mat_mul_integer,
+  dynamic_quantize_linear,
   // element-wise, one input
   cast,
   sigmoid,
