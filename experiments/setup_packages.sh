@@ -6,7 +6,7 @@ ompipe_packages=(
   libhwloc-dev libxxhash-dev libssl-dev libprotozero-dev libfmt-dev nlohmann-json3-dev libcli11-dev
   doctest-dev librapidcheck-dev libsimde-dev libbenchmark-dev spin
 )
-ompipe_long_packages=(g++-12 clang-tidy-19)
+ompipe_long_packages=(g++-12 clang-tidy-19 g++-aarch64-linux-gnu qemu-user)
 
 # install_missing PACKAGE...: asks apt only for what isn't there, and says for what.
 install_missing() {

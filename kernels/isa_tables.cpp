@@ -23,6 +23,14 @@ const MatMulKernels& matmul_table(Isa isa) {
 
 const SimdKernels& simd_kernels(Isa isa) { return isa == Isa::scalar ? kSimdKernelsScalar : kSimdKernelsAvx2; }
 
+#elif defined(__aarch64__)
+
+const MatMulKernels& matmul_table(Isa isa) {
+  return isa == Isa::scalar ? kMatMulScalar : isa == Isa::neon ? kMatMulNeon : kMatMulNeonDotprod;
+}
+
+const SimdKernels& simd_kernels(Isa isa) { return isa == Isa::scalar ? kSimdKernelsScalar : kSimdKernelsNeon; }
+
 #else
 
 const MatMulKernels& matmul_table(Isa) { return kMatMulScalar; }

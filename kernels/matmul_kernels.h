@@ -144,6 +144,8 @@ extern const MatMulKernels kMatMulAvx2;
 extern const MatMulKernels kMatMulAvxVnni;
 extern const MatMulKernels kMatMulAvx512;
 extern const MatMulKernels kMatMulAvx512Vnni;
+extern const MatMulKernels kMatMulNeon;
+extern const MatMulKernels kMatMulNeonDotprod;
 
 // The table of an available `isa`.
 const MatMulKernels& matmul_table(Isa isa);

@@ -31,6 +31,7 @@ struct SimdKernels {
 
 extern const SimdKernels kSimdKernelsScalar;
 extern const SimdKernels kSimdKernelsAvx2;
+extern const SimdKernels kSimdKernelsNeon;
 
 // The table that an available `isa` runs. Eight lanes are fixed by the orders of sums, so sets with wider registers run
 // those of avx2.

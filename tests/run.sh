@@ -2,7 +2,8 @@
 # Sets up, builds and runs every test: optimised, under the address and undefined-behaviour sanitizers, and, for what is concurrent,
 # under ThreadSanitizer. Ends with ctest's own summary over all of them. Run it again and it builds nothing twice.
 #   --quick  the optimised build only
-#   --long   also g++ with libgomp, clang-tidy, the large models, repeated scheduler tests, and a million loads
+#   --long   also g++ with libgomp, the kernels on an emulated aarch64, clang-tidy, the large models, repeated scheduler tests, and a
+#            million loads
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . experiments/setup_packages.sh
@@ -15,7 +16,7 @@ long=no
 case "${1:-}" in
   "") ;;
   --quick) builds=(release) ;;
-  --long) builds=(release asan tsan gcc) long=yes ;;
+  --long) builds=(release asan tsan gcc aarch64) long=yes ;;
   *) echo "tests/run.sh [--quick|--long]" >&2; exit 2 ;;
 esac
 
