@@ -6,6 +6,7 @@
 
 #include "finish.h"
 #include "objects.h"
+#include "ompipe/arenas/prepared_arena.h"
 #include "weights.h"
 
 namespace ompipe::plan {
@@ -150,12 +151,14 @@ class Builder {
     together.insert(large.begin(), large.end());
     const bool too_many = together.size() > size_t(plan_->options.max_large_objects) && !segment_objects_.empty();
     const bool begun = plan_->actions.size() > size_t(segment_begin_);
-    if (too_many || (begun && (segment_on_device_ != action.on_device || !fits_device(together)))) {
+    if (too_many || (begun && (segment_on_device_ != action.on_device || !fits_device(together) ||
+                               !fits_prepared(together, smalls)))) {
       if (Status status = end_segment(); !status.ok()) return status;
     }
     segment_on_device_ = action.on_device;
     segment_objects_.insert(large.begin(), large.end());
     smalls_.insert(smalls_.end(), smalls.begin(), smalls.end());
+    for (const Small& small : smalls) count_small(small, segment_smalls_);
     plan_->actions.push_back(std::move(action));
     plan_->device_actions += plan_->actions.back().on_device;
     if (plan_->actions.size() == size_t(segment_begin_) + 1) segment_name_ = name;
@@ -167,6 +170,32 @@ class Builder {
     uint64_t bytes = 0;
     for (ObjectId id : objects) bytes += gang_of(plan_->objects[size_t(id)]).device_bytes;
     return bytes == 0 || bytes <= plan_->options.device->memory_bytes;
+  }
+
+  // What a segment's small payloads take: their own bundle, at most, and earlier ones.
+  struct Smalls {
+    std::set<ObjectId> bundles;
+    std::set<model::PayloadId> fresh;
+    uint64_t fresh_bytes = 0;
+  };
+  void count_small(const Small& small, Smalls& smalls) const {
+    const auto place = small_places_.find(small.payload);
+    if (place != small_places_.end()) {
+      smalls.bundles.insert(place->second.object);
+    } else if (smalls.fresh.insert(small.payload).second) {
+      smalls.fresh_bytes += ObjectTable::bundled_bytes(model_.payload(small.payload).bytes());
+    }
+  }
+
+  // Whether the segment under way, with these objects and small payloads of one more node, may be resident as a whole.
+  bool fits_prepared(const std::set<ObjectId>& large, const std::vector<Small>& smalls) const {
+    if (plan_->options.prepared_bytes == UINT64_MAX) return true;
+    Smalls all = segment_smalls_;
+    for (const Small& small : smalls) count_small(small, all);
+    all.bundles.insert(large.begin(), large.end());
+    uint64_t bytes = all.fresh.empty() ? 0 : arenas::PreparedArena::rounded_bytes(all.fresh_bytes);
+    for (ObjectId id : all.bundles) bytes += gang_of(plan_->objects[size_t(id)]).prepared_bytes;
+    return bytes <= plan_->options.prepared_bytes;
   }
 
   // Inputs that a packed object takes the place of.
@@ -292,6 +321,7 @@ class Builder {
     segment_begin_ = end;
     segment_objects_.clear();
     smalls_.clear();
+    segment_smalls_ = {};
     return ok_status();
   }
 
@@ -329,6 +359,7 @@ class Builder {
   bool segment_on_device_ = false;
   std::set<ObjectId> segment_objects_;
   std::vector<Small> smalls_;
+  Smalls segment_smalls_;  // what these take
   std::map<model::PayloadId, Place> small_places_;
   RangeId range_ = kNone;  // that is under way
 };

@@ -159,6 +159,8 @@ Result<ObjectId> ObjectTable::source_form(const model::Node& node, size_t input,
   return add(std::move(object));
 }
 
+uint64_t ObjectTable::bundled_bytes(uint64_t bytes) { return aligned(bytes); }
+
 Result<ObjectId> ObjectTable::bundle(const std::string& name, std::vector<model::PayloadId> payloads,
                                      std::map<model::PayloadId, uint64_t>& offsets) {
   std::sort(payloads.begin(), payloads.end(), [&](model::PayloadId a, model::PayloadId b) {

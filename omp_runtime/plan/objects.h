@@ -25,6 +25,8 @@ class ObjectTable {
   // Several small payloads, at least one; `offsets` receives where each lies in the object.
   Result<ObjectId> bundle(const std::string& name, std::vector<model::PayloadId> payloads,
                           std::map<model::PayloadId, uint64_t>& offsets);
+  // The most that a payload of so many bytes adds to a bundle.
+  static uint64_t bundled_bytes(uint64_t bytes);
 
  private:
   Result<const model::Payload*> readable(model::PayloadId payload) const;

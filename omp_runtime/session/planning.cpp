@@ -11,6 +11,7 @@ namespace ompipe::session {
 plan::PlanOptions plan_options(const RuntimeOptions& runtime, const SessionOptions& session) {
   plan::PlanOptions options;
   options.chunk_bytes = session.chunk_bytes;
+  options.prepared_bytes = runtime.limits.prepared_bytes;
   options.isa = session.isa.value_or(kernels::best_isa());
   options.tuning = session.tuning;
   if (runtime.backend) {

@@ -105,7 +105,7 @@ TEST_CASE("under a limit something goes; what cannot fit fails with the session'
   CHECK(predicted.error().message() == measured.error().message());
   // Too little for its largest gang: not even opened.
   RuntimeOptions options = options_of(wanted);
-  options.limits = {.prepared_bytes = kMiB};
+  options.limits = {.preparation_bytes = kMiB};
   const auto runtime = Runtime::open(options);
   REQUIRE(runtime.ok());
   const auto opened = RuntimeSession::open(*runtime, tiny_model(), wanted.session);

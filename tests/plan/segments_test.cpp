@@ -89,6 +89,36 @@ TEST_CASE("gangs are the sums of what their objects count as") {
   CHECK(plan->source_bytes == packed.source_bytes + bundle.source_bytes);
 }
 
+TEST_CASE("a limit of resident bytes cuts before the node that would exceed it; a larger node is a segment alone") {
+  const ModelSpec spec = matmul_chain(6, 16);
+  const uint64_t one = plan_of(spec)->gangs[0].prepared_bytes / 4;
+  for (const auto& [limit, segments] :
+       {std::pair{UINT64_MAX, 2}, {4 * one, 2}, {4 * one - 1, 2}, {3 * one - 1, 3}, {2 * one - 1, 6}, {1, 6}}) {
+    CAPTURE(limit);
+    const PlanPointer plan = plan_of(spec, {.prepared_bytes = limit});
+    CHECK(plan->segments.size() == size_t(segments));
+    CHECK(plan->largest_gang.prepared_bytes <= std::max(limit, one));
+  }
+}
+
+TEST_CASE("small payloads count too, also those of an earlier segment") {
+  ModelSpec spec = matmul_chain(3, 16);
+  spec.initializers.push_back(zeros("bias", DType::f32, {16}));
+  spec.nodes.insert(spec.nodes.begin() + 1, {"Add", {"y0", "bias"}, {"b0"}});
+  spec.nodes[2].inputs[0] = "b0";
+  spec.nodes.push_back({"Add", {"y2", "bias"}, {"z"}});
+  spec.outputs = {{"z", DType::f32, {}, false}};
+  const PlanPointer whole = plan_of(spec);
+  REQUIRE(whole->segments.size() == 1);
+  const uint64_t page = whole->packed_bytes / 4;  // each object's
+  const PlanPointer halves = plan_of(spec, {.prepared_bytes = 3 * page});
+  CHECK(halves->segments.size() == 2);
+  CHECK(halves->largest_gang.prepared_bytes == 3 * page);
+  const PlanPointer cut = plan_of(spec, {.prepared_bytes = 2 * page});
+  CHECK(cut->segments.size() == 3);
+  CHECK(cut->largest_gang.prepared_bytes == 2 * page);
+}
+
 TEST_CASE("the next use of an object") {
   ModelSpec spec = matmul_chain(9, 16);
   spec.nodes[8].inputs[1] = "w0";  // again in the third segment

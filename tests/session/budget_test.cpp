@@ -110,6 +110,35 @@ TEST_CASE("the smallest budget, of each domain and of all together") {
   }
 }
 
+// A plan's segments are cut at the limit of resident bytes.
+uint64_t least_prepared() {
+  RuntimeOptions tiny = runtime_for("omp-tasks");
+  tiny.limits.prepared_bytes = 1;
+  Rig rig(tiny);
+  const Status refused = rig.try_open();
+  REQUIRE_FALSE(refused.ok());
+  unsigned long long least = 0;
+  REQUIRE(std::sscanf(refused.error().reason.c_str(), "%llu bytes of prepared", &least) == 1);
+  return least;
+}
+
+TEST_CASE("at a quarter of its packed bytes, and at the least, the same tokens") {
+  uint64_t packed = 0;
+  {
+    Rig rig(runtime_for("sequential"));
+    packed = rig.open().plan().packed_bytes;
+  }
+  const uint64_t least = least_prepared();
+  REQUIRE(least < packed / 4);
+  for (const char* scheduler : {"sequential", "omp-tasks"}) {
+    for (const uint64_t limit : {packed / 4, least}) {
+      RuntimeOptions options = runtime_for(scheduler);
+      options.limits.prepared_bytes = limit;
+      check_within(options, {});
+    }
+  }
+}
+
 TEST_CASE("one byte less is refused before any read, with the numbers") {
   const Need need = smallest(runtime_for("omp-tasks"), {});
   for (uint64_t MemoryLimits::* field :
@@ -119,6 +148,8 @@ TEST_CASE("one byte less is refused before any read, with the numbers") {
     RuntimeOptions options = runtime_for("omp-tasks");
     options.device = &device;
     options.limits = exactly(need);
+    // A smaller limit of resident bytes cuts the segments, down to its own least.
+    if (field == &MemoryLimits::prepared_bytes) options.limits.prepared_bytes = least_prepared();
     options.limits.*field -= 1;
     Rig rig(options);
     Status refused = rig.try_open();

@@ -178,6 +178,7 @@ struct PlanOptions {
   kernels::Isa isa = kernels::Isa::scalar;
   kernels::Tuning tuning = {};
   int max_large_objects = 4;                // of one segment
+  uint64_t prepared_bytes = UINT64_MAX;     // may be resident: of one segment no more, unless one node needs it
   std::optional<DeviceChoice> device = {};  // there is one; without it no node may be placed there
   uint64_t bundle_limit_bytes = 64u << 10;
 };
