@@ -146,8 +146,8 @@ TEST_CASE("weights that no kernel takes are refused, naming the node and what wa
   says(refused(spec), "float64");
 
   spec = nbits_model(64, 40, true);
-  spec.initializers[2] = zeros("zeros", DType::f32, {80});
-  says(refused(spec), "float32");
+  spec.initializers[2] = zeros("zeros", DType::f64, {80});
+  says(refused(spec), "float64");
 }
 
 }  // namespace

@@ -257,7 +257,7 @@ TEST_CASE("outputs outlive session, handle and runtime") {
 TEST_CASE("a handle may be the last that knows its session, also one refused or cancelled before it started") {
   for (int i = 0; i < 12; ++i) {
     RuntimeOptions options{.threads = 2};
-    if (i % 2) options.limits.global_bytes = 1;
+    if (i % 2) options.limits.execution_bytes = 1;  // a session may be opened, and its runs are refused
     Result<std::shared_ptr<Runtime>> runtime = Runtime::open(options);
     REQUIRE(runtime.ok());
     Result<std::unique_ptr<RuntimeSession>> session = RuntimeSession::open(*runtime, model_path(), {});
