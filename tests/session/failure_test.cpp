@@ -18,13 +18,14 @@ namespace fs = std::filesystem;
 
 constexpr int kSteps = 2;
 
-// Damages one byte of what is read, the first time that it is.
+// Damages one byte of what is read, the first time that it is or always.
 class FlippingDevice : public io::Device {
  public:
   ssize_t read(const io::FileHandle& file, uint64_t offset, std::span<std::byte> out, io::ReadMode mode) override {
     const ssize_t got = disk_.read(file, offset, out, mode);
     const bool holds = got > 0 && offset <= flip_once_at && flip_once_at < offset + uint64_t(got);
-    if (holds && (!only || only == &file) && !flipped_.exchange(true)) out[flip_once_at - offset] ^= std::byte{0x10};
+    if (holds && (!only || only == &file) && (!flipped_.exchange(true) || always))
+      out[flip_once_at - offset] ^= std::byte{0x10};
     return got;
   }
   io::MapOutcome map(const std::shared_ptr<const io::FileHandle>& file, uint64_t offset, uint64_t length) override {
@@ -38,6 +39,7 @@ class FlippingDevice : public io::Device {
   // Set before the first read.
   uint64_t flip_once_at = UINT64_MAX;
   const io::FileHandle* only = nullptr;
+  bool always = false;
 
  private:
   io::PosixDevice disk_;
@@ -194,6 +196,7 @@ TEST_CASE("one session's failure never fails another's run") {
   RuntimeSession& whole = rig.open();
   device.flip_once_at = damaged.plan().objects[size_t(late_object(damaged))].chunks[0].reads[0].offset;
   device.only = damaged.plan().model->files()[1].handle.get();
+  device.always = true;  // a load that makes way for the other run is dropped, damaged or not, and read again
   const ExecutionHandle prepared = damaged.PrepareAsync();
   Decoder decoder(whole);
   decoder.feed(kPrompt);
