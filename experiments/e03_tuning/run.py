@@ -29,7 +29,7 @@ def measure(options):
     for group in groups:
         if not re.search(options.cases, group):
             continue
-        pattern = "^" + re.escape(group).replace("VALUE", "[0-9]+") + "$"
+        pattern = "^" + re.escape(group).replace("VALUE", "[0-9]+").replace("\\-", "-") + "$"
         command = [options.program, f"--benchmark_filter={pattern}", "--benchmark_enable_random_interleaving=true",
                    f"--benchmark_repetitions={options.repeats}", f"--benchmark_min_time={options.min_time}", "--benchmark_format=json"]
         begin = time.monotonic()

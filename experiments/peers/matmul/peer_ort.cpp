@@ -102,6 +102,7 @@ void check(OrtStatus* status) {
 
 struct Release {
   void operator()(OrtEnv* x) const { api().ReleaseEnv(x); }
+  void operator()(OrtThreadingOptions* x) const { api().ReleaseThreadingOptions(x); }
   void operator()(OrtSessionOptions* x) const { api().ReleaseSessionOptions(x); }
   void operator()(OrtSession* x) const { api().ReleaseSession(x); }
   void operator()(OrtMemoryInfo* x) const { api().ReleaseMemoryInfo(x); }
@@ -110,26 +111,30 @@ struct Release {
 template <class T>
 using Owned = std::unique_ptr<T, Release>;
 
-OrtEnv* environment() {
-  static const Owned<OrtEnv> made = [] {
-    OrtEnv* env = nullptr;
-    check(api().CreateEnv(ORT_LOGGING_LEVEL_ERROR, "peer", &env));
-    return Owned<OrtEnv>(env);
-  }();
-  return made.get();
+// With one pool of threads for all sessions: pools of their own would spin beside the one that is measured.
+Owned<OrtEnv> environment(int threads) {
+  OrtThreadingOptions* made = nullptr;
+  check(api().CreateThreadingOptions(&made));
+  const Owned<OrtThreadingOptions> options(made);
+  check(api().SetGlobalIntraOpNumThreads(options.get(), threads));
+  check(api().SetGlobalInterOpNumThreads(options.get(), 1));
+  OrtEnv* env = nullptr;
+  check(api().CreateEnvWithGlobalThreadPools(ORT_LOGGING_LEVEL_ERROR, "peer", options.get(), &env));
+  return Owned<OrtEnv>(env);
 }
 
 class Ort : public Peer {
  public:
-  Ort(const MatMulCase& measured, const MatMulOperands& operands) : out_(measured.m * measured.spec.n * 4) {
+  Ort(const MatMulCase& measured, const MatMulOperands& operands)
+      : environment_(environment(measured.threads)), out_(measured.m * measured.spec.n * 4) {
     OrtSessionOptions* made = nullptr;
     check(api().CreateSessionOptions(&made));
     const Owned<OrtSessionOptions> options(made);
-    check(api().SetIntraOpNumThreads(options.get(), measured.threads));
+    check(api().DisablePerSessionThreads(options.get()));
     const std::string model = model_of(measured, operands);
     for (int64_t i = 0; i < measured.copies(operands.layout.source_bytes); ++i) {
       OrtSession* session = nullptr;
-      check(api().CreateSessionFromArray(environment(), model.data(), model.size(), options.get(), &session));
+      check(api().CreateSessionFromArray(environment_.get(), model.data(), model.size(), options.get(), &session));
       sessions_.emplace_back(session);
     }
     OrtMemoryInfo* info = nullptr;
@@ -155,6 +160,7 @@ class Ort : public Peer {
     return Owned<OrtValue>(made);
   }
 
+  Owned<OrtEnv> environment_;
   BenchMemory out_;
   Owned<OrtMemoryInfo> info_;
   Owned<OrtValue> a_value_, out_value_;
