@@ -27,12 +27,14 @@ byte owner[SLOTS]; /* whose handle is in it */
 bool memory[SLOTS];
 bool resident = true;
 
-bool pending[CALLERS], completed[CALLERS];
+bool mailed[CALLERS], pending[CALLERS], completed[CALLERS]; /* on its way to the policy; there */
+bool left[SLOTS];                                           /* Invocation::left_slot */
+bool submitted;                                             /* the caller has its handle, and may close the session */
 byte need;
 #define OBJECT 0 /* a limit of prepared bytes */
 #define FRAMES 1 /* a limit of execution bytes */
 #define ANY 2    /* the global one */
-bool gang_waits, gang_done, closing, closed;
+bool gang_waits, gang_done, close_mailed, closing, closed;
 bool message; /* something is in the queue of the serial context */
 
 inline released() {
@@ -84,15 +86,33 @@ inline take_idle() {
 }
 
 inline submit(caller) {
-  pending[caller] = true;
+  mailed[caller] = true;
   message = true
+}
+
+/* The queue of the serial context is emptied: Policy::submit for what is in it */
+inline take_mail(caller) {
+  if
+  :: mailed[caller] -> mailed[caller] = false; pending[caller] = true
+  :: else
+  fi
+}
+inline leave_slot(index) {
+  if
+  :: left[index] -> left[index] = false; slot[index] = EMPTY
+  :: else
+  fi
 }
 
 inline hand_over() {
   memory[index] = false;
+#ifdef MUTANT_SLOT_LEFT_AT_ONCE
   d_step { submit(owner[index]); owner[index] = 0 }
   slot[index] = EMPTY;
   released()
+#else
+  d_step { submit(owner[index]); owner[index] = 0; left[index] = true }
+#endif
 }
 
 /* HotRuns::ran_claimable */
@@ -178,7 +198,7 @@ active proctype Publish() {
     fi
   :: else -> atomic { submit(1) }
   fi;
-  index = 0
+  atomic { submitted = true; index = 0 }
 }
 
 active proctype Team() {
@@ -207,8 +227,8 @@ active proctype Elder() {
   fi;
 #endif
   d_step { gang_waits = true; message = true }
-  gang_done && completed[0] && completed[1];
-  d_step { closing = true; message = true }
+  gang_done && completed[0] && submitted;
+  d_step { close_mailed = true; message = true }
 }
 
 /* Policy::trim_idle, for either slot */
@@ -337,7 +357,7 @@ active proctype Policy() {
   do
   :: closed -> break
   :: message ->
-    message = false;
+    d_step { message = false; take_mail(0); take_mail(1); leave_slot(0); leave_slot(1); closing = close_mailed }
 pump:
     held = false;
     if
@@ -385,6 +405,7 @@ pump:
   od;
   open = false;
   assert(pins == 0);
+  assert(!mailed[0] && !mailed[1] && !pending[0] && !pending[1]);
   trim(0);
   trim(1);
   assert(slot[0] == EMPTY && slot[1] == EMPTY && !memory[0] && !memory[1])

@@ -148,7 +148,8 @@ void HotRuns::ran_claimable(int index) {
   released();
 }
 
-// The session lost something before its turn came: the frame goes on cold, bound as it is and with the age it has.
+// The session lost something before its turn came: the frame goes on cold, bound as it is and with the age it has. The
+// slot stays taken until the policy has the invocation: a session whose slots are idle may be closed.
 void HotRuns::hand_over(int index, CompletionRef handle) {
   HotSlot& slot = shared_.slots[index];
   FrameWork& work = work_of(slot);
@@ -161,9 +162,8 @@ void HotRuns::hand_over(int index, CompletionRef handle) {
   invocation->rows = work.rows();
   invocation->completion->diagnostics.segment_wait_s.reserve(slot.session->plan->segments.size());
   invocation->work = std::move(slot.work);
-  host_.submit(std::move(invocation));  // before the slot is left: until then its session can't be closed
-  shared_.slots.put_empty(index);
-  released();
+  invocation->left_slot = index;
+  host_.submit(std::move(invocation));
 }
 
 void HotRuns::run_here(Completion& handle) {

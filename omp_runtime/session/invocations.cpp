@@ -33,6 +33,7 @@ bool may_go_on(const Invocation& invocation) {
 }  // namespace
 
 void Policy::submit(std::unique_ptr<Invocation> invocation) {
+  if (const int left = std::exchange(invocation->left_slot, -1); left >= 0) hot_.slots.put_empty(left);
   if (invocation->age == 0) invocation->age = hot_.next_age();  // one that was to run hot keeps its own
   Status status = fits(budget_.limits(), *invocation->session, memory_of(*invocation->work));
   if (status.ok() && invocation->refuse_without_slot) status = find_slot(*invocation);

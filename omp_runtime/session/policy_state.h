@@ -95,6 +95,7 @@ struct Invocation {
   CompletionRef completion;
   uint64_t age = 0;
   bool refuse_without_slot = false;  // as its caller chose
+  int left_slot = -1;                // the hot slot that handed it over, held until the policy has it; -1: none
   schedule::SlotToken slot = -1;     // -1: pending
   ProgramCounter counter;            // of the segments that have been created
   uint32_t done = 0;                 // tasks that have reported

@@ -49,7 +49,8 @@ SCENES = {
     ],
     "readiness": [
         Scene("object or frames", mutants=(
-            "EPOCH_READ_BEFORE_PIN", "PINS_READ_BEFORE_EPOCH", "WAITING_READ_BEFORE_UNPIN", "CANCEL_IS_SILENT", "NO_SECOND_LOOK")),
+            "EPOCH_READ_BEFORE_PIN", "PINS_READ_BEFORE_EPOCH", "WAITING_READ_BEFORE_UNPIN", "CANCEL_IS_SILENT", "NO_SECOND_LOOK",
+            "SLOT_LEFT_AT_ONCE")),
         Scene("two of three", ("GLOBAL",), long=True),
     ],
     "tiles": [

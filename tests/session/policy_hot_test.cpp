@@ -128,6 +128,24 @@ TEST_CASE("published before its session lost something: it is handed back, and r
   CHECK(cold.succeeded());
 }
 
+TEST_CASE("a session isn't closed while a run that was handed back is on its way to the policy") {
+  World world({.limits = limit(Domain::prepared, 3 * kPage), .hot = true});
+  SessionState& a = world.bind(make_chain(2));
+  SessionState& b = world.bind(make_plan(std::vector<ObjectSpec>(2), {{0, 1}}));
+  warm(world, a);
+  const Handle handed_back = world.run(a);
+  const Handle cold = world.run(b);
+  world.start_hot();
+  const Handle closed = world.close(a);
+  CHECK_FALSE(closed.done());
+  world.hand_back();
+  CHECK_FALSE(closed.done());
+  world.drain();
+  CHECK(handed_back.succeeded());
+  CHECK(cold.succeeded());
+  CHECK(closed.done());
+}
+
 TEST_CASE("a session that runs hot is passed over while another one has something that may go") {
   World world({.limits = limit(Domain::prepared, 4 * kPage), .hot = true});
   SessionState& a = world.bind(make_chain(2));

@@ -530,6 +530,7 @@ std::vector<Event> World::possible() const {
   if (!there_.empty()) events.push_back({Event::Kind::device, there_.front()});
   if (published_ > 0) events.push_back({Event::Kind::start_hot, 0});
   for (const uint64_t slot : hot_running_) events.push_back({Event::Kind::finish_hot, slot});
+  if (!on_its_way_back_.empty()) events.push_back({Event::Kind::hand_back, 0});
   return events;
 }
 
@@ -576,6 +577,10 @@ void World::apply(const Event& event, std::optional<Error> error) {
       return claim_hot();
     case Event::Kind::finish_hot:
       if (!leave_hot(event.id, std::move(error))) return;
+      break;
+    case Event::Kind::hand_back:
+      policy_->submit(std::move(on_its_way_back_.front()));
+      on_its_way_back_.pop_front();
       break;
   }
   // A start is no event of the policy's, unless the last critical one makes room for what was held back.
@@ -641,9 +646,8 @@ void World::claim_hot() {
   slot.work->finish(false);
   invocation->work = static_cast<FakeWork&>(*slot.work).unattached();
   slot.work.reset();
-  policy_->submit(std::move(invocation));
-  hot.slots.put_empty(index);
-  settle();
+  invocation->left_slot = index;
+  on_its_way_back_.push_back(std::move(invocation));
 }
 
 // True if the policy is to be told.

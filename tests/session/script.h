@@ -90,8 +90,9 @@ struct Event {
     finish_segment,
     discard,
     device,      // the oldest batch there ends
-    start_hot,   // the oldest published run is claimed, and handed back if its session's gate is closed
+    start_hot,   // the oldest published run is claimed, and on its way back if its session's gate is closed
     finish_hot,  // no event of the policy's, unless it waits for one
+    hand_back,   // the policy gets what was on its way back, the oldest first
   } kind;
   uint64_t id;  // of the read; the token; the slot; the discard's index
 };
@@ -148,6 +149,7 @@ class World : private schedule::Scheduler, private Effects {
   void end_on_device(std::optional<Error> error = {});
   // A claimed run, by slot, is finished; the oldest one that is running.
   void start_hot() { apply({Event::Kind::start_hot, 0}); }
+  void hand_back() { apply({Event::Kind::hand_back, 0}); }
   void finish_hot(std::optional<Error> error = {}) { apply({Event::Kind::finish_hot, hot_running_.at(0)}, error); }
   int published() const { return published_; }
 
@@ -248,6 +250,7 @@ class World : private schedule::Scheduler, private Effects {
   bool withheld_ = false;
   int published_ = 0;
   std::vector<uint64_t> hot_running_;  // slots, in the order in which they were claimed
+  std::deque<std::unique_ptr<Invocation>> on_its_way_back_;
   Log log_;
   std::unique_ptr<Policy> policy_;
 };
