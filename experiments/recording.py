@@ -7,7 +7,9 @@ import mmap
 import os
 import pathlib
 import platform
+import re
 import subprocess
+import time
 
 
 def first_line(path):
@@ -83,6 +85,34 @@ def beside_others(run):
 def loud(foreign_jiffies, seconds):
     """Whether others used more than a tenth of the machine."""
     return foreign_jiffies > 0.1 * os.sysconf("SC_CLK_TCK") * max(0.1, seconds) * (os.cpu_count() or 1)
+
+
+def disturbed(samples, seconds):
+    """The reasons, one or none, against samples of which more than a third were loud; `seconds` names how long each took."""
+    noisy = sum(loud(sample["foreign_jiffies"], sample[seconds]) for sample in samples)
+    if noisy <= len(samples) // 3:
+        return []
+    return [f"other processes used more than a tenth of the machine in {noisy} of {len(samples)} runs"]
+
+
+def benchmark_names(program):
+    return subprocess.run([program, "--benchmark_list_tests"], capture_output=True, text=True, check=True).stdout.split()
+
+
+def interleaved(program, template, wildcard, repeats, min_time):
+    """Every repetition of a Google Benchmark program's benchmarks that are named as `template`, with a word or a number for each
+    `{}`, which `wildcard` matches; in random order. Gives them, and whether others used more than a tenth of the machine."""
+    # The program's regular expressions know no escaped hyphen.
+    pattern = "^" + re.escape(template).replace(r"\{\}", wildcard).replace(r"\-", "-") + "$"
+    command = [program, f"--benchmark_filter={pattern}", "--benchmark_enable_random_interleaving=true",
+               f"--benchmark_repetitions={repeats}", f"--benchmark_min_time={min_time}", "--benchmark_format=json"]
+    begin = time.monotonic()
+    done, foreign = beside_others(lambda: subprocess.run(command, capture_output=True, text=True))
+    seconds = time.monotonic() - begin
+    if done.returncode:
+        raise RuntimeError(f"{template}: {done.stderr.strip().splitlines()[-1:]}")
+    runs = [run for run in json.loads(done.stdout)["benchmarks"] if run["run_type"] == "iteration"]
+    return runs, loud(foreign, seconds)
 
 
 def generated_model(program, folder, preset, level):

@@ -115,9 +115,7 @@ def verdict_of(samples):
     reasons = []
     if len({(tuple(s["tokens"]), s["digest"]) for s in samples}) != 1:
         reasons.append("outputs differ between runs")
-    loud = [s for s in samples if recording.loud(s["foreign_jiffies"], s["ready_s"])]
-    if len(loud) > len(samples) // 3:
-        reasons.append(f"other processes used more than a tenth of the machine in {len(loud)} of {len(samples)} runs")
+    reasons += recording.disturbed(samples, "ready_s")
     return ("INVALID" if reasons else "VALID"), reasons
 
 

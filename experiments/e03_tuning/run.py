@@ -2,13 +2,11 @@
 """Runs experiment e03: how fast matrix products are by each value of each tuning field, and which values to take; writes one results
 directory."""
 import argparse
-import json
 import math
 import pathlib
 import re
-import subprocess
+import statistics
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import recording
@@ -16,30 +14,18 @@ import recording
 WITHIN = 0.98  # of the best median
 
 
-def median(values):
-    values = sorted(values)
-    return values[len(values) // 2]
-
-
 def measure(options):
-    """Every value of a field, for every product, in random order: samples, and what others used meanwhile."""
-    listed = subprocess.run([options.program, "--benchmark_list_tests"], capture_output=True, text=True, check=True).stdout.split()
-    groups = dict.fromkeys(re.sub(r"value:\d+", "value:VALUE", name) for name in listed)
+    """Every value of a field, for every product, and whether others used the machine meanwhile."""
+    groups = dict.fromkeys(re.sub(r"value:\d+", "value:{}", name) for name in recording.benchmark_names(options.program))
     samples = []
     for group in groups:
         if not re.search(options.cases, group):
             continue
-        pattern = "^" + re.escape(group).replace("VALUE", "[0-9]+").replace("\\-", "-") + "$"
-        command = [options.program, f"--benchmark_filter={pattern}", "--benchmark_enable_random_interleaving=true",
-                   f"--benchmark_repetitions={options.repeats}", f"--benchmark_min_time={options.min_time}", "--benchmark_format=json"]
-        begin = time.monotonic()
-        done, foreign = recording.beside_others(lambda: subprocess.run(command, capture_output=True, text=True, check=True))
-        loud = recording.loud(foreign, time.monotonic() - begin)
-        for run in json.loads(done.stdout)["benchmarks"]:
-            if run["run_type"] == "iteration":
-                field, value, case = re.match(r"tuning/field:([a-z-]+)/value:(\d+)/(.*)", run["name"]).groups()
-                samples.append({"field": field, "value": int(value), "case": case, "repeat": run["repetition_index"], "ops": run["ops"],
-                                "loud": loud})
+        runs, loud = recording.interleaved(options.program, group, "[0-9]+", options.repeats, options.min_time)
+        for run in runs:
+            field, value, case = re.match(r"tuning/field:([a-z-]+)/value:(\d+)/(.*)", run["name"]).groups()
+            samples.append({"field": field, "value": int(value), "case": case, "repeat": run["repetition_index"], "ops": run["ops"],
+                            "loud": loud})
     return samples
 
 
@@ -50,7 +36,8 @@ def summary_of(samples):
     for field in dict.fromkeys(s["field"] for s in samples):
         chosen = [s for s in samples if s["field"] == field]
         cases, values = dict.fromkeys(s["case"] for s in chosen), sorted({s["value"] for s in chosen})
-        medians = {(c, v): median([s["ops"] for s in chosen if (s["case"], s["value"]) == (c, v)]) for c in cases for v in values}
+        medians = {(c, v): statistics.median_high([s["ops"] for s in chosen if (s["case"], s["value"]) == (c, v)])
+                   for c in cases for v in values}
         shares = {c: {v: medians[c, v] / max(medians[c, w] for w in values) for v in values} for c in cases}
         means = {v: math.exp(sum(math.log(shares[c][v]) for c in cases) / len(cases)) for v in values}
         take = min(v for v in values if means[v] >= WITHIN * max(means.values()))

@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
 """Measures the kernels' matrix products beside other libraries', a process for each shape; writes one results directory."""
 import argparse
-import json
 import os
 import pathlib
 import re
-import subprocess
+import statistics
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 import recording
@@ -18,34 +16,19 @@ ROWS_BOUND_BY_READING = 4
 
 def cases_of(program, wanted):
     """Names of the shapes, each with IMPL in place of the library, whose full name matches."""
-    listed = subprocess.run([program, "--benchmark_list_tests"], capture_output=True, text=True, check=True).stdout.split()
-    names = [name.replace("impl:ompipe", "impl:IMPL") for name in listed if "impl:ompipe" in name]
+    names = [name.replace("impl:ompipe", "impl:IMPL") for name in recording.benchmark_names(program) if "impl:ompipe" in name]
     return [name for name in names if re.search(wanted, name)]
 
 
 def measure(options, case):
-    """One process, its variants in random order: the operations a second of each, and what others used meanwhile."""
-    pattern = "^" + re.escape(case).replace("IMPL", "[a-z0-9]+").replace("\\-", "-") + "$"
-    command = [options.program, f"--benchmark_filter={pattern}", "--benchmark_enable_random_interleaving=true",
-               f"--benchmark_repetitions={options.repeats}", f"--benchmark_min_time={options.min_time}", "--benchmark_format=json"]
-    begin = time.monotonic()
-    done, foreign = recording.beside_others(lambda: subprocess.run(command, capture_output=True, text=True))
-    loud = recording.loud(foreign, time.monotonic() - begin)
-    if done.returncode:
-        raise RuntimeError(f"{case}: {done.stderr.strip().splitlines()[-1:]}")
+    """One process: the operations a second of each variant, and whether others used the machine meanwhile."""
+    runs, loud = recording.interleaved(options.program, case.replace("IMPL", "{}"), "[a-z0-9]+", options.repeats, options.min_time)
     samples = []
-    for run in json.loads(done.stdout)["benchmarks"]:
-        if run["run_type"] != "iteration":
-            continue
+    for run in runs:
         impl = re.search("impl:([a-z0-9]+)", run["name"]).group(1)
         sample = {"case": case, "impl": impl, "repeat": run["repetition_index"], "loud": loud}
         samples.append(sample | ({"error": run["error_message"]} if run.get("error_occurred") else {"ops": run["ops"]}))
     return samples
-
-
-def median(values):
-    values = sorted(values)
-    return values[len(values) // 2]
 
 
 def summary_of(samples):
@@ -54,7 +37,7 @@ def summary_of(samples):
     for case in dict.fromkeys(s["case"] for s in samples):
         chosen = [s for s in samples if s["case"] == case and "ops" in s]
         impls = dict.fromkeys(s["impl"] for s in chosen)
-        medians = {impl: median([s["ops"] for s in chosen if s["impl"] == impl]) / 1e9 for impl in impls}
+        medians = {impl: statistics.median_high([s["ops"] for s in chosen if s["impl"] == impl]) / 1e9 for impl in impls}
         peers = {impl: value for impl, value in medians.items() if impl not in (*BOUNDS, "ompipe")}
         few_rows = int(re.search(r"M:(\d+)", case).group(1)) <= ROWS_BOUND_BY_READING
         bound = "l1" if "l1" in medians and not few_rows else "limit"

@@ -116,9 +116,7 @@ def verdict_of(samples, distances):
             reasons.append(f"outputs of {' and '.join(group)} differ between runs")
     if distances["apart"] > max(1e-4, 1.5 * distances["peer_from_level_0"]):  # docs/decisions/0100
         reasons.append("logits of the two engines are too far apart")
-    noisy = [s for s in samples if recording.loud(s["foreign_jiffies"], s["first_logits_s"])]
-    if len(noisy) > len(samples) // 3:
-        reasons.append(f"other processes used more than a tenth of the machine in {len(noisy)} of {len(samples)} runs")
+    reasons += recording.disturbed(samples, "first_logits_s")
     return ("INVALID" if reasons else "VALID"), reasons
 
 

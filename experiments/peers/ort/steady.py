@@ -68,9 +68,7 @@ def verdict_of(samples):
         for key in {(s["level"], s["prompt"]) for s in samples}:
             if len({tuple(s["tokens"]) for s in samples if s["variant"] == variant and (s["level"], s["prompt"]) == key}) != 1:
                 reasons.append(f"tokens of {variant} differ between runs")
-    noisy = [s for s in samples if recording.loud(s["foreign_jiffies"], s["seconds"])]
-    if len(noisy) > len(samples) // 3:
-        reasons.append(f"other processes used more than a tenth of the machine in {len(noisy)} of {len(samples)} runs")
+    reasons += recording.disturbed(samples, "seconds")
     return ("INVALID" if reasons else "VALID"), reasons
 
 
