@@ -13,7 +13,7 @@
 
 #include "bench_main.h"
 #include "bench_memory.h"
-#include "ceilings.h"
+#include "matmul_case.h"
 #include "ompipe/kernels/portable.h"
 #include "tile_team.h"
 
@@ -28,19 +28,15 @@ using kernels::WeightFormat;
 
 constexpr int64_t kRangeBytes = 1 << 20;  // of the source, a tile of packing
 
-struct Case {
+struct Case : MatMulCase {
   const char* kind;
-  MatMulSpec spec;
-  int64_t m;
-  int threads;
-  int64_t copies_bytes;
 };
 
 // One weight's bytes, and copies of them.
 struct Sources {
   Sources(const Case& bench, const PackedLayout& layout)
       : stride((layout.source_bytes + 4095) / 4096 * 4096),
-        copies(std::max<int64_t>(1, bench.copies_bytes / stride)),
+        copies(bench.copies(stride)),
         b(copies * stride),
         scales(copies * layout.scales_bytes + 1),
         scales_bytes(layout.scales_bytes) {
@@ -89,8 +85,7 @@ enum class Impl { portable, fused, pack_then_run, packed };
 
 void count(benchmark::State& state, const Case& bench, const PackedLayout& layout) {
   const auto rate = benchmark::Counter::kIsIterationInvariantRate;
-  const double ops = 2.0 * static_cast<double>(bench.m) * static_cast<double>(bench.spec.k * bench.spec.n);
-  state.counters["ops"] = benchmark::Counter(ops, rate);
+  state.counters["ops"] = benchmark::Counter(bench.flops(), rate);
   state.counters["source_bytes"] =
       benchmark::Counter(static_cast<double>(layout.source_bytes + layout.scales_bytes), rate);
 }
@@ -151,22 +146,8 @@ void run(benchmark::State& state, const Case& bench, Impl impl) {
 
 void run_limit(benchmark::State& state, const Case& bench) {
   const PackedLayout layout = *kernels::make_layout(bench.spec, kernels::best_isa());
-  const bool reads = bench.m <= 4;
-  const int64_t bytes_once = (layout.source_bytes + layout.scales_bytes) / 1024 * 1024;
-  const int64_t copies = reads ? std::max<int64_t>(1, bench.copies_bytes / bytes_once) : 1;
-  BenchMemory bytes(reads ? copies * bytes_once : 1);
-  Ceiling ceiling = {Ceiling::Kind::four_stream_read, bytes_once, bytes.data()};
-  if (!reads) {
-    ceiling.kind = bench.spec.accuracy_level == 4 ? Ceiling::Kind::int8_dot : Ceiling::Kind::float_fma;
-    ceiling.amount = 2 * bench.m * bench.spec.k * bench.spec.n;
-  }
-  const TiledCall call = ceiling_call(ceiling);
-  TileTeam team(bench.threads, 0);
-  int64_t next = 0;
-  for (auto _ : state) {
-    ceiling.bytes = bytes.data() + next++ % copies * bytes_once;
-    team.run(call);
-  }
+  LimitProduct limit(bench, layout.source_bytes + layout.scales_bytes);
+  for (auto _ : state) limit.run();
   count(state, bench, layout);
 }
 
@@ -198,7 +179,7 @@ void add_all(bool smoke) {
     kinds[4].spec.format = kinds[5].spec.format = WeightFormat::f16;
     for (const Kind& kind : kinds) {
       for (int64_t m : smoke ? std::vector<int64_t>{1, 8} : std::vector<int64_t>{1, 8, 32, 128}) {
-        for (int threads : {1, 2}) add({kind.name, kind.spec, m, threads, smoke ? 0 : int64_t{128} << 20});
+        for (int threads : {1, 2}) add({{kind.spec, m, threads, smoke ? 0 : int64_t{128} << 20}, kind.name});
       }
     }
   }

@@ -22,6 +22,32 @@ std::string MatMulCase::name(const std::string& impl) const {
          "/threads:" + std::to_string(threads);
 }
 
+std::vector<MatMulCase> matmul_cases(bool smoke) {
+  struct Shape {
+    int64_t k, n;
+  };
+  const std::vector<Shape> shapes = smoke ? std::vector<Shape>{{256, 200}}
+                                          : std::vector<Shape>{{896, 896}, {2048, 2048}, {4096, 4096}, {4096, 11008}};
+  const std::vector<int64_t> rows = smoke ? std::vector<int64_t>{1, 32} : std::vector<int64_t>{1, 8, 32, 128, 512};
+  std::vector<MatMulCase> cases;
+  for (const Shape& shape : shapes) {
+    for (const int64_t m : rows) {
+      for (const int threads : {1, 2}) {
+        // Copies that exceed the last-level cache together, where few rows don't hide the reading.
+        const int64_t copies_bytes = smoke || m > 32 ? 0 : int64_t{256} << 20;
+        kernels::MatMulSpec spec = {.k = shape.k, .n = shape.n};
+        cases.push_back({spec, m, threads, copies_bytes});
+        spec.format = kernels::WeightFormat::nbits;
+        for (const int level : {4, 0}) {
+          spec.accuracy_level = level;
+          cases.push_back({spec, m, threads, copies_bytes});
+        }
+      }
+    }
+  }
+  return cases;
+}
+
 MatMulOperands::MatMulOperands(const MatMulCase& measured)
     : layout(*kernels::make_layout(measured.spec, kernels::best_isa(), measured.tuning)),
       a(measured.m * measured.spec.k * 4),

@@ -31,6 +31,10 @@ struct MatMulCase {
   std::string name(const std::string& impl) const;
 };
 
+// The products that are measured: float32, and 4 bits at both levels, at every shape on one and two threads. `smoke`: a
+// small shape.
+std::vector<MatMulCase> matmul_cases(bool smoke);
+
 // A in rows of K, and B as it lies in a model's file: random bytes, but small finite numbers where floats stand.
 struct MatMulOperands {
   explicit MatMulOperands(const MatMulCase& measured);

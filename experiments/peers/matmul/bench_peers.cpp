@@ -98,25 +98,7 @@ void add(const MatMulCase& measured) {
 }
 
 void add_all(bool smoke) {
-  struct Shape {
-    int64_t k, n;
-  };
-  const std::vector<Shape> shapes = smoke ? std::vector<Shape>{{256, 192}}
-                                          : std::vector<Shape>{{896, 896}, {2048, 2048}, {4096, 4096}, {4096, 11008}};
-  const std::vector<int64_t> rows = smoke ? std::vector<int64_t>{1, 32} : std::vector<int64_t>{1, 8, 32, 128, 512};
-  for (const Shape& shape : shapes) {
-    for (const int64_t m : rows) {
-      for (const int threads : {1, 2}) {
-        const int64_t copies_bytes = smoke || m > 32 ? 0 : int64_t{256} << 20;
-        add({{.format = kernels::WeightFormat::f32, .k = shape.k, .n = shape.n}, m, threads, copies_bytes});
-        for (const int level : {4, 0}) {
-          kernels::MatMulSpec spec = {.format = kernels::WeightFormat::nbits, .k = shape.k, .n = shape.n, .block = 32};
-          spec.accuracy_level = level;
-          add({spec, m, threads, copies_bytes});
-        }
-      }
-    }
-  }
+  for (const MatMulCase& measured : matmul_cases(smoke)) add(measured);
 }
 
 }  // namespace
