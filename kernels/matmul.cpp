@@ -15,6 +15,9 @@ constexpr double kBytesPerNs = 12, kFloatOpsPerNs = 65, kIntOpsPerNs = 130, kDeq
 // A tile of one panel is no longer than that, so that the last ones finish together.
 constexpr double kMaxTileNs = 100'000;
 
+// A call that is shorter than so many tiles is cut into so many of them, but none shorter than that.
+constexpr double kTilesOfShortCall = 8, kMinTileNs = 4'000;
+
 int64_t panel_columns(const MatMulSpec& spec) { return is_integer(spec) ? kGroupColumns : kPanelColumns; }
 
 // Time of `rows` rows and one panel (or group).
@@ -47,9 +50,14 @@ Tiling tiling_of(const PackedLayout& layout, int64_t m) {
   // The micro-kernels take 4 panels at once with one row, 2 with few, or if registers hold 16 columns.
   const bool wide = layout.isa == Isa::avx512 || layout.isa == Isa::avx512_vnni;
   const int64_t step = tiling.rows == 1 ? 4 : tiling.rows <= 3 || wide ? 2 : 1;
-  const double steps =
-      1e3 * static_cast<double>(layout.tuning.tile_us) / (panel_ns(spec, tiling.rows) * static_cast<double>(step));
-  tiling.panels = std::clamp<int64_t>(static_cast<int64_t>(steps + 0.5), 1, divide_up(panels, step)) * step;
+  const double step_ns = panel_ns(spec, tiling.rows) * static_cast<double>(step);
+  const int64_t steps = divide_up(panels, step);
+  const double all_ns = step_ns * static_cast<double>(steps * tiling.row_blocks);
+  const double tile_ns =
+      std::min(std::max(all_ns / kTilesOfShortCall, kMinTileNs), 1e3 * static_cast<double>(layout.tuning.tile_us));
+  // Equal tiles, so that callers who take as many end together.
+  const int64_t tiles = divide_up(steps, std::clamp<int64_t>(static_cast<int64_t>(tile_ns / step_ns + 0.5), 1, steps));
+  tiling.panels = divide_up(steps, tiles) * step;
   tiling.column_tiles = divide_up(panels, tiling.panels);
   return tiling;
 }

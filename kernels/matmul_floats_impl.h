@@ -181,6 +181,20 @@ void write_panels(const MatMulArgs& args, const float* acc, int64_t row_begin, i
   }
 }
 
+// Writes the sums of `count` registers' groups of 8 columns, `distance` groups apart from `group` on.
+template <class V>
+void write_streams(const MatMulArgs& args, const TileRange& tile, int64_t group, int count, int64_t distance,
+                   const float* acc) {
+  const int64_t rows = tile.row_end - tile.row_begin;
+  for (int g = 0; g < count; ++g, group += distance, acc += rows * V::kLanes) {
+    const int64_t column = group * kGroupColumns;
+    const int64_t end =
+        tile.panel_end * kGroupColumns < args.layout->spec.n ? tile.panel_end * kGroupColumns : args.layout->spec.n;
+    write_out<V>(args, acc, V::kLanes, tile.row_begin, tile.row_end, column,
+                 end - column < V::kLanes ? end - column : V::kLanes);
+  }
+}
+
 template <class V>
 void floats_tile(const MatMulArgs& args, const TileRange& tile, std::byte* scratch) {
   const int64_t k = args.layout->spec.k, rows = tile.row_end - tile.row_begin;

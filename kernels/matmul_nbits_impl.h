@@ -148,13 +148,13 @@ void dot_rows(const MatMulSpec& spec, const GroupRecord& record, const std::byte
   }
 }
 
-// All rows of a tile with `count` (1 or registers_at_once) registers' groups from `group` on.
+// All rows of a tile with `count` (1 or registers_at_once) registers' groups, `distance` groups apart from `group` on.
 template <class V, int bits, int unit>
 void dot_groups(const MatMulArgs& args, const GroupRecord& record, const TileRange& tile, int64_t group, int count,
-                float* acc) {
+                int64_t distance, float* acc) {
   const MatMulSpec& spec = args.layout->spec;
   const int64_t rows = tile.row_end - tile.row_begin, group_bytes = blocks_of(spec) * record.bytes;
-  const int64_t stride = group_bytes * kGroupsPerRegister<V>, acc_stride = rows * V::kLanes;
+  const int64_t stride = group_bytes * distance, acc_stride = rows * V::kLanes;
   // A last group alone stands in both halves of a register.
   const int64_t other = tile.panel_end - group < kGroupsPerRegister<V> ? 0 : group_bytes;
   const std::byte* b = args.packed + group * group_bytes;
@@ -178,18 +178,13 @@ void nbits_int_tile(const MatMulArgs& args, const TileRange& tile, std::byte* sc
   const MatMulSpec& spec = args.layout->spec;
   const GroupRecord record = group_record(spec);
   const int64_t rows = tile.row_end - tile.row_begin;
-  const int64_t end = tile.panel_end * kGroupColumns < spec.n ? tile.panel_end * kGroupColumns : spec.n;
   float* acc = reinterpret_cast<float*>(scratch);
-  for (int64_t group = tile.panel_begin; group < tile.panel_end;) {
-    const int most = registers_at_once<V>(rows);
-    const int count = tile.panel_end - group < most * kGroupsPerRegister<V> ? 1 : most;
-    with_format(spec, [&]<int bits, int unit>() { dot_groups<V, bits, unit>(args, record, tile, group, count, acc); });
-    for (int g = 0; g < count; ++g, group += kGroupsPerRegister<V>) {
-      const int64_t column = group * kGroupColumns, left = end - column;
-      write_out<V>(args, acc + g * rows * V::kLanes, V::kLanes, tile.row_begin, tile.row_end, column,
-                   left < V::kLanes ? left : V::kLanes);
-    }
-  }
+  for_streams<V>(tile, registers_at_once<V>(rows), [&](int64_t group, int count, int64_t distance) {
+    with_format(spec, [&]<int bits, int unit>() {
+      dot_groups<V, bits, unit>(args, record, tile, group, count, distance, acc);
+    });
+    write_streams<V>(args, tile, group, count, distance, acc);
+  });
 }
 
 }  // namespace ompipe::kernels

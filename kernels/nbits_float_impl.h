@@ -132,27 +132,21 @@ void nbits_few_rows_tile(const MatMulArgs& args, const FloatRows& a, const TileR
   const GroupRecord record = group_record(spec);
   const int64_t rows = tile.row_end - tile.row_begin, group_bytes = blocks_of(spec) * record.bytes;
   const int64_t groups = divide_up(spec.n, kGroupColumns);
-  const int64_t end = tile.panel_end * 2 < groups ? tile.panel_end * 2 : groups;
-  const int64_t stride = group_bytes * kGroupsPerRegister<V>;
-  for (int64_t group = tile.panel_begin * 2; group < end;) {
-    const int most = registers_at_once<V>(rows), count = end - group < most * kGroupsPerRegister<V> ? 1 : most;
+  const TileRange range = {tile.row_begin, tile.row_end, tile.panel_begin * 2,
+                           tile.panel_end * 2 < groups ? tile.panel_end * 2 : groups};
+  for_streams<V>(range, registers_at_once<V>(rows), [&](int64_t group, int count, int64_t distance) {
     // A last group alone stands in both halves of a register.
-    const int64_t other = end - group < kGroupsPerRegister<V> ? 0 : group_bytes;
-    const std::byte* b = args.packed + group * group_bytes;
+    const int64_t other = range.panel_end - group < kGroupsPerRegister<V> ? 0 : group_bytes;
     with_bits(spec, [&]<int bits>() {
       with_rows<kDequantisedRows>(static_cast<int>(rows), [&]<int r>() {
         constexpr int several = registers_at_once<V>(r);
         const auto run =
             count == several ? multiply_in_registers<V, bits, r, several> : multiply_in_registers<V, bits, r, 1>;
-        run(spec, record, a, b, stride, other, acc);
+        run(spec, record, a, args.packed + group * group_bytes, distance * group_bytes, other, acc);
       });
     });
-    for (int g = 0; g < count; ++g, group += kGroupsPerRegister<V>) {
-      const int64_t column = group * kGroupColumns, left = spec.n - column;
-      write_out<V>(args, acc + g * rows * V::kLanes, V::kLanes, tile.row_begin, tile.row_end, column,
-                   left < V::kLanes ? left : V::kLanes);
-    }
-  }
+    write_streams<V>(args, range, group, count, distance, acc);
+  });
 }
 
 template <class V>

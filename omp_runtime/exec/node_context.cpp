@@ -8,8 +8,9 @@ namespace {
 
 using Kind = plan::Operand::Kind;
 
-// Below this a kernel isn't worth the runner's bookkeeping, and far below what a woken helper costs (design.md: 27 us).
-constexpr double kInlineNs = 20'000;
+// Below this a kernel isn't worth the runner's bookkeeping, about 1 us with a helper that spins. Waking one costs far
+// more (design.md: 27 us).
+constexpr double kInlineNs = 5'000;
 
 struct TileJob {
   const kernels::TiledCall* call;
