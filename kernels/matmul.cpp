@@ -13,10 +13,11 @@ namespace {
 constexpr double kBytesPerNs = 12, kFloatOpsPerNs = 65, kIntOpsPerNs = 130, kDequantisedPerNs = 8, kQuantisedPerNs = 2;
 
 // A tile of one panel is no longer than that, so that the last ones finish together.
-constexpr double kMaxTileNs = 100'000;
+constexpr double kMaxPanelNs = 200'000;
 
-// A call that is shorter than so many tiles is cut into so many of them, but none shorter than that.
-constexpr double kTilesOfShortCall = 8, kMinTileNs = 4'000;
+// A call that is shorter than so many tiles is cut into so many of them, but none shorter than that. One of many float
+// rows is cut into so many at least before its tiles are blocks of several panels.
+constexpr double kTilesOfShortCall = 8, kMinTileNs = 4'000, kTilesOfBlocks = 32;
 
 int64_t panel_columns(const MatMulSpec& spec) { return is_integer(spec) ? kGroupColumns : kPanelColumns; }
 
@@ -30,10 +31,10 @@ double panel_ns(const MatMulSpec& spec, int64_t rows) {
   return std::max(ops * (spec.bits == 8 ? 2 : 1) / kIntOpsPerNs, bytes / kBytesPerNs);
 }
 
-// Rows of A that a tile passes over: as many as keep one panel below kMaxTileNs, or the quantised rows in the cache.
+// Rows of A that a tile passes over: as many as keep one panel below kMaxPanelNs, or the quantised rows in the cache.
 int64_t most_rows(const MatMulSpec& spec, const Tuning& tuning) {
   const auto most = static_cast<double>(tuning.rows);
-  int64_t rows = static_cast<int64_t>(kMaxTileNs * most / panel_ns(spec, tuning.rows));
+  int64_t rows = static_cast<int64_t>(kMaxPanelNs * most / panel_ns(spec, tuning.rows));
   if (is_integer(spec)) rows = tuning.quantised_bytes / quantised_row_bytes(spec);
   rows = std::clamp<int64_t>(rows, 4 * kRowsPerTile, tuning.rows);
   return rows / kRowsPerTile * kRowsPerTile;
@@ -53,8 +54,11 @@ Tiling tiling_of(const PackedLayout& layout, int64_t m) {
   const double step_ns = panel_ns(spec, tiling.rows) * static_cast<double>(step);
   const int64_t steps = divide_up(panels, step);
   const double all_ns = step_ns * static_cast<double>(steps * tiling.row_blocks);
-  const double tile_ns =
+  double tile_ns =
       std::min(std::max(all_ns / kTilesOfShortCall, kMinTileNs), 1e3 * static_cast<double>(layout.tuning.tile_us));
+  if (!is_integer(spec) && tiling.rows >= kBlockedRows) {
+    tile_ns = std::max(tile_ns, std::min(all_ns / kTilesOfBlocks, kBlockPanels * panel_ns(spec, tiling.rows)));
+  }
   // Equal tiles, so that callers who take as many end together.
   const int64_t tiles = divide_up(steps, std::clamp<int64_t>(static_cast<int64_t>(tile_ns / step_ns + 0.5), 1, steps));
   tiling.panels = divide_up(steps, tiles) * step;
@@ -67,9 +71,9 @@ void run_tile(const void* arguments, int phase, int64_t tile, std::byte* tile_sc
   const MatMulSpec& spec = args.layout->spec;
   const Isa isa = args.layout->isa;
   const Tiling tiling = tiling_of(*args.layout, args.m);
-  if (prepares_rows(spec, args.type) && phase == 0) {
+  if (prepares_rows(spec, args.m, args.type) && phase == 0) {
     const auto prepare =
-        kernel_of(isa, is_integer(spec) ? &MatMulKernels::quantise_rows : &MatMulKernels::convert_rows);
+        kernel_of(isa, is_integer(spec) ? &MatMulKernels::quantise_rows : &MatMulKernels::prepare_floats);
     return prepare(args, tile * tiling.rows, std::min((tile + 1) * tiling.rows, args.m));
   }
   // Row blocks are the fast index: tiles that follow each other share weights.
@@ -90,7 +94,7 @@ void run_tile(const void* arguments, int phase, int64_t tile, std::byte* tile_sc
 
 int64_t shared_scratch_bytes(const PackedLayout& layout, int64_t m, ElementType type) {
   if (is_integer(layout.spec)) return m * quantised_row_bytes(layout.spec);
-  return type == ElementType::f16 ? m * layout.spec.k * int64_t(sizeof(float)) : 0;
+  return prepares_rows(layout.spec, m, type) ? m * layout.spec.k * int64_t(sizeof(float)) : 0;
 }
 
 void pack_range(const PackedLayout& layout, const PackSources& sources, int64_t byte_begin, int64_t byte_end,
@@ -114,11 +118,11 @@ TiledCall matmul_call(const MatMulArgs& args) {
   TiledCall call;
   call.arguments = &args;
   call.run_tile = run_tile;
-  const bool prepares = prepares_rows(spec, args.type);
+  const bool prepares = prepares_rows(spec, args.m, args.type);
   call.phase_count = prepares ? 2 : 1;
   call.tile_counts =
       prepares ? std::array<int64_t, kMaxPhases>{tiling.row_blocks, tiles} : std::array<int64_t, kMaxPhases>{tiles};
-  call.tile_scratch_bytes = 2 * tuning.rows * kPanelColumns * sizeof(float) +
+  call.tile_scratch_bytes = (is_integer(spec) ? 1 : kBlockPanels) * tuning.rows * kPanelColumns * sizeof(float) +
                             (spec.format == WeightFormat::nbits && !is_integer(spec)
                                  ? kStripPanels * tuning.strip_k * kPanelColumns * sizeof(float)
                                  : 0);

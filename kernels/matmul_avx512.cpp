@@ -1,4 +1,4 @@
-// The products with packed weights for AVX-512; packing and quantising are left to avx2.
+// The products with packed weights for AVX-512; packing weights and quantising are left to avx2.
 #include "matmul_floats_impl.h"
 #include "matmul_kernels.h"
 #include "matmul_nbits_impl.h"
@@ -9,6 +9,7 @@
 namespace ompipe::kernels {
 
 const MatMulKernels kMatMulAvx512 = {
+    .prepare_floats = prepare_floats<VecAvx512>,
     .floats_tile = floats_tile<VecAvx512>,
     .nbits_float_tile = nbits_float_tile<VecAvx512>,
     .nbits_int_tile = nbits_int_tile<VecAvx512>,

@@ -6,12 +6,14 @@
 
 namespace ompipe::kernels {
 
-// acc[p][r][0..16) += a[r][0..k) * panel p, one FMA chain in rising k. The panels of B lie `panel_stride` floats apart,
-// the accumulators of one panel `acc_stride` apart. Fetches `fetch_lines` cache lines at `fetch` for every 4 k on the
-// way.
-template <class V, int rows, int panels>
+// acc[p][r][0..16) += row r of a[0..k) * panel p, one FMA chain in rising k. Rows lie `lda` floats apart; packed ones
+// together, k by k. The panels of B lie `panel_stride` floats apart, the accumulators of one panel `acc_stride` apart.
+// Fetches `fetch_lines` cache lines at `fetch` for every 4 k on the way.
+template <class V, int rows, int panels, bool packed>
 [[gnu::noinline]] void multiply_rows(const float* a, int64_t lda, const float* b, int64_t panel_stride, int64_t k,
                                      float* acc, int64_t acc_stride, const float* fetch, int fetch_lines) {
+  const auto element = [&](int r, int64_t at)
+                           __attribute__((always_inline)) { return packed ? a[at * rows + r] : a[r * lda + at]; };
   constexpr int parts = kPanelColumns / V::kLanes;
   typename V::Floats sums[panels][rows][parts];
   for (int p = 0; p < panels; ++p) {
@@ -28,14 +30,14 @@ template <class V, int rows, int panels>
       typename V::Floats lines[panels];
       for (int p = 0; p < panels; ++p) lines[p] = V::load(line + p * panel_stride);
       for (int r = 0; r < rows; ++r) {
-        const auto factor = V::broadcast(a[r * lda + at]);
+        const auto factor = V::broadcast(element(r, at));
         for (int p = 0; p < panels; ++p) sums[p][r][0] = V::fma(factor, lines[p], sums[p][r][0]);
       }
     } else {
       for (int p = 0; p < panels; ++p, line += panel_stride) {
         const auto low = V::load(line), high = V::load(line + 8);
         for (int r = 0; r < rows; ++r) {
-          const auto factor = V::broadcast(a[r * lda + at]);
+          const auto factor = V::broadcast(element(r, at));
           sums[p][r][0] = V::fma(factor, low, sums[p][r][0]);
           sums[p][r][1] = V::fma(factor, high, sums[p][r][1]);
         }
@@ -61,64 +63,111 @@ template <class V, int rows, int panels>
 // How many panels the micro-kernel takes at once: with few rows, several, for enough accumulators and memory streams.
 template <class V>
 constexpr int panels_at_once(int64_t rows) {
-  return rows == 1 ? 4 : rows <= V::kRowsOfTwoPanels ? 2 : 1;
+  if (rows == 1) return 4;
+  return rows <= V::kRowsOfTwoPanels || V::kRowsOfTwoPanels == V::kFloatRows ? 2 : 1;
 }
 
-template <class V, int rows>
+template <class V, int rows, bool packed>
 void multiply_rows_any(int panels, const float* a, int64_t lda, const float* b, int64_t panel_stride, int64_t k,
                        float* acc, int64_t acc_stride, const float* fetch, int fetch_lines) {
   constexpr int most = panels_at_once<V>(rows);
   if (panels == most) {
-    return multiply_rows<V, rows, most>(a, lda, b, panel_stride, k, acc, acc_stride, fetch, fetch_lines);
+    return multiply_rows<V, rows, most, packed>(a, lda, b, panel_stride, k, acc, acc_stride, fetch, fetch_lines);
   }
   for (int p = 0; p < panels; ++p) {
-    multiply_rows<V, rows, 1>(a, lda, b + p * panel_stride, 0, k, acc + p * acc_stride, 0, fetch, 0);
+    multiply_rows<V, rows, 1, packed>(a, lda, b + p * panel_stride, 0, k, acc + p * acc_stride, 0, fetch, 0);
   }
 }
 
-// acc[p][r] += all `rows` rows of a * `panels` panels (at most panels_at_once(rows)). `fetch`: what will be read next,
-// `panels * k` lines long, or null; its prefetch is spread evenly over the row tiles (M = 32 from 52 to 65 GFLOP/s on
-// Zen 3).
+// Rows of A from one on: as they lie, at most kPlainRows, or as prepare_floats packed them, from the first of a row
+// block on.
+struct FloatRows {
+  const float* data;
+  int64_t stride;
+  bool packed;
+};
 template <class V>
-void multiply_panels(const float* a, int64_t lda, int64_t rows, int panels, const float* b, int64_t panel_stride,
-                     int64_t k, float* acc, const float* fetch) {
+FloatRows float_rows(const MatMulArgs& args, int64_t row) {
+  const bool packed = args.m > kPlainRows, shared = packed || args.type == ElementType::f16;
+  const int64_t stride = shared ? args.layout->spec.k : args.lda;
+  const void* data = shared ? args.shared_scratch : args.a;
+  return {static_cast<const float*>(data) + row * stride, stride, packed};
+}
+
+// acc[p][r] += elements [k, k + count) of all `rows` rows of a * `panels` panels (at most panels_at_once(rows)).
+// `fetch`: what will be read next, `panels * count` lines long, or null; its prefetch is spread evenly over the row
+// tiles (M = 32 from 52 to 65 GFLOP/s on Zen 3).
+template <class V>
+void multiply_panels(const FloatRows& a, int64_t rows, int64_t k, int64_t count, int panels, const float* b,
+                     int64_t panel_stride, float* acc, const float* fetch) {
   const int64_t row_tiles = divide_up(rows, V::kFloatRows);
   const int fetch_lines = fetch == nullptr ? 0 : (row_tiles >= 3 ? 1 : row_tiles == 2 ? 2 : 4) * panels;
   int64_t fetched = 0;
   for (int64_t done = 0; done < rows;) {
-    const int count = next_rows(rows - done, V::kFloatRows);
-    const int lines = fetched + fetch_lines * (k / 4) <= panels * k ? fetch_lines : 0;
-    with_rows<V::kFloatRows>(count, [&]<int r>() {
-      multiply_rows_any<V, r>(panels, a + done * lda, lda, b, panel_stride, k, acc + done * kPanelColumns,
-                              rows * kPanelColumns, fetch + fetched * kPanelColumns, lines);
+    const int tile_rows = next_rows(rows - done, V::kFloatRows);
+    const int lines = fetched + fetch_lines * (count / 4) <= panels * count ? fetch_lines : 0;
+    with_rows<V::kFloatRows>(tile_rows, [&]<int r>() {
+      const float* from = a.data + done * a.stride + k * (a.packed ? r : 1);
+      float* to = acc + done * kPanelColumns;
+      const float* next = fetch + fetched * kPanelColumns;
+      if constexpr (r <= kPlainRows) {
+        if (!a.packed) {
+          return multiply_rows_any<V, r, false>(panels, from, a.stride, b, panel_stride, count, to,
+                                                rows * kPanelColumns, next, lines);
+        }
+      }
+      multiply_rows_any<V, r, true>(panels, from, 0, b, panel_stride, count, to, rows * kPanelColumns, next, lines);
     });
-    fetched += lines * (k / 4);
-    done += count;
+    fetched += lines * (count / 4);
+    done += tile_rows;
   }
 }
 
-// Rows of A as floats: A itself, or what convert_rows made of it.
-struct FloatRows {
-  const float* data;
-  int64_t stride;
-};
+// Elements [i, i + 8) of a row of A, and one.
 template <class V>
-FloatRows float_rows(const MatMulArgs& args, int64_t row) {
-  const bool half = args.type == ElementType::f16;
-  const int64_t stride = half ? args.layout->spec.k : args.lda;
-  const void* data = half ? args.shared_scratch : args.a;
-  return {static_cast<const float*>(data) + row * stride, stride};
+auto load_row(const MatMulArgs& args, int64_t row, int64_t i) {
+  const int64_t at = row * args.lda + i;
+  return args.type == ElementType::f16 ? V::load_half(static_cast<const uint16_t*>(args.a) + at)
+                                       : V::load(static_cast<const float*>(args.a) + at);
+}
+template <class V>
+float row_element(const MatMulArgs& args, int64_t row, int64_t i) {
+  const int64_t at = row * args.lda + i;
+  return args.type == ElementType::f16 ? V::half_to_float(static_cast<const uint16_t*>(args.a)[at])
+                                       : static_cast<const float*>(args.a)[at];
+}
+
+// Rows [row, row + rows) for one call of the micro-kernel, k by k.
+template <class V, int rows>
+void pack_row_tile(const MatMulArgs& args, int64_t row, float* out) {
+  const int64_t k = args.layout->spec.k;
+  int64_t i = 0;
+  if constexpr (V::kLanes == 8) {
+    // Eight floats are stored where `rows` belong; the next ones go over the rest, which ends within the tile.
+    for (; i + 16 <= k; i += 8) {
+      typename V::Floats block[8];
+      for (int r = 0; r < 8; ++r) block[r] = r < rows ? load_row<V>(args, row + r, i) : V::zero();
+      V::transpose(block);
+      for (int j = 0; j < 8; ++j) V::store(out + (i + j) * rows, block[j]);
+    }
+  }
+  for (; i < k; ++i) {
+    for (int r = 0; r < rows; ++r) out[i * rows + r] = row_element<V>(args, row + r, i);
+  }
 }
 
 template <class V>
-void convert_rows(const MatMulArgs& args, int64_t begin, int64_t end) {
+void prepare_floats(const MatMulArgs& args, int64_t begin, int64_t end) {
   const int64_t k = args.layout->spec.k;
-  for (int64_t row = begin; row < end; ++row) {
-    const uint16_t* from = static_cast<const uint16_t*>(args.a) + row * args.lda;
-    float* to = reinterpret_cast<float*>(args.shared_scratch) + row * k;
-    int64_t i = 0;
-    for (; i + 8 <= k; i += 8) V::store(to + i, V::load_half(from + i));
-    for (; i < k; ++i) to[i] = V::half_to_float(from[i]);
+  float* shared = reinterpret_cast<float*>(args.shared_scratch);
+  if (args.m <= kPlainRows) {
+    for (int64_t row = begin; row < end; ++row) pack_row_tile<V, 1>(args, row, shared + row * k);
+    return;
+  }
+  for (int64_t row = begin; row < end;) {
+    const int rows = next_rows(end - row, V::kFloatRows);
+    with_rows<V::kFloatRows>(rows, [&]<int r>() { pack_row_tile<V, r>(args, row, shared + row * k); });
+    row += rows;
   }
 }
 
@@ -195,23 +244,46 @@ void write_streams(const MatMulArgs& args, const TileRange& tile, int64_t group,
   }
 }
 
+// Many rows pass over a few panels in parts of k, which they then find in L2; few rows over each panel in one piece.
+template <class V>
+FloatBlock block_of(const MatMulArgs& args, int64_t rows) {
+  if (rows < kBlockedRows) return {panels_at_once<V>(rows), args.layout->spec.k};
+  return {kBlockPanels, args.layout->tuning.strip_k};
+}
+
+// Panels of the next block, of `left`: a multiple of at_once, or 1.
+inline int next_panels(int64_t left, int most, int at_once) {
+  return left >= most ? most : left < at_once ? 1 : static_cast<int>(left / at_once * at_once);
+}
+
 template <class V>
 void floats_tile(const MatMulArgs& args, const TileRange& tile, std::byte* scratch) {
   const int64_t k = args.layout->spec.k, rows = tile.row_end - tile.row_begin;
   const FloatRows a = float_rows<V>(args, tile.row_begin);
+  const FloatBlock block = block_of<V>(args, rows);
   const float* packed = reinterpret_cast<const float*>(args.packed);
+  const auto weights = [&](int64_t panel, int64_t at) { return packed + (panel * k + at) * kPanelColumns; };
   float* acc = reinterpret_cast<float*>(scratch);
-  const int64_t panel_floats = k * kPanelColumns;
   for (int64_t panel = tile.panel_begin; panel < tile.panel_end;) {
     const int64_t left = tile.panel_end - panel;
-    const int panels = left < panels_at_once<V>(rows) ? 1 : panels_at_once<V>(rows);
+    const int panels = next_panels(left, block.panels, panels_at_once<V>(rows));
+    const int at_once = panels < panels_at_once<V>(rows) ? 1 : panels_at_once<V>(rows);
     // The next panel is fetched past the end of the tile too, as long as the tile that follows is the next panel's:
     // with two panels a tile that took M = 8 from 69 to 94 GFLOP/s.
     const bool has_next =
         (panel + panels) * kPanelColumns < args.layout->spec.n && (left > panels || tile.row_end == args.m);
-    const float* next = rows > 3 && has_next ? packed + (panel + panels) * panel_floats : nullptr;
+    const float* after = has_next ? weights(panel + panels, 0) : nullptr;
     __builtin_memset(acc, 0, panels * rows * kPanelColumns * sizeof(float));
-    multiply_panels<V>(a.data, a.stride, rows, panels, packed + panel * panel_floats, panel_floats, k, acc, next);
+    for (int64_t at = 0; at < k; at += block.k) {
+      const int64_t count = k - at < block.k ? k - at : block.k;
+      for (int p = 0; p < panels; p += at_once) {
+        const float* next = p + at_once < panels ? weights(panel + p + at_once, at)
+                            : at + count < k     ? weights(panel, at + count)
+                                                 : after;
+        multiply_panels<V>(a, rows, at, count, at_once, weights(panel + p, at), k * kPanelColumns,
+                           acc + p * rows * kPanelColumns, rows > kPlainRows ? next : nullptr);
+      }
+    }
     write_panels<V>(args, acc, tile.row_begin, tile.row_end, panel, panels);
     panel += panels;
   }

@@ -13,9 +13,19 @@ inline constexpr int kPanelColumns = 16;  // of float weights, and of a dequanti
 inline constexpr int kGroupColumns = 8;   // of nbits weights
 inline constexpr int kRowsPerTile = 6;    // of the integer micro-kernels at most, so of a tile of quantised rows
 
-// Of products at accuracy_level 0: rows that are multiplied by weights dequantised in registers, at most; with more,
-// panels of a strip, at most.
-inline constexpr int kDequantisedRows = 3, kStripPanels = 2;
+// Calls with more rows of floats than that pack them first: the micro-kernel then reads one stream, whatever the stride
+// of A, and no rows that lie a power of two apart drive each other out of the caches.
+inline constexpr int kPlainRows = 3;
+
+// Rows from which float panels are taken in blocks, and the panels of a block at most.
+inline constexpr int kBlockedRows = 24, kBlockPanels = 4;
+struct FloatBlock {
+  int panels;
+  int64_t k;
+};
+
+// Panels of a strip of dequantised weights, at most.
+inline constexpr int kStripPanels = 2;
 
 // Bytes of one record (a group of 8 columns, one block of k) and of its parts.
 struct GroupRecord {
@@ -35,8 +45,8 @@ inline bool is_integer(const MatMulSpec& spec) {
   return spec.format == WeightFormat::nbits && spec.accuracy_level == 4;
 }
 // Whether a first phase brings A into the form that the tiles read.
-inline bool prepares_rows(const MatMulSpec& spec, ElementType type) {
-  return is_integer(spec) || type == ElementType::f16;
+inline bool prepares_rows(const MatMulSpec& spec, int64_t m, ElementType type) {
+  return is_integer(spec) || type == ElementType::f16 || m > kPlainRows;
 }
 inline int64_t blocks_of(const MatMulSpec& spec) { return divide_up(spec.k, spec.block); }
 inline constexpr int kMostUnit = 32;
@@ -117,8 +127,9 @@ struct MatMulKernels {
   // Quantises rows [begin, end) of A into shared scratch. Row tiles of the GEMM must not be cut: begin and end are
   // bounds of row blocks.
   void (*quantise_rows)(const MatMulArgs&, int64_t begin, int64_t end) = nullptr;
-  // f16 A as floats: rows [begin, end) into shared scratch, K apart.
-  void (*convert_rows)(const MatMulArgs&, int64_t begin, int64_t end) = nullptr;
+  // A as floats into shared scratch, rows [begin, end): at most kPlainRows in all K apart, more packed for the
+  // micro-kernel, from the first row of a row block on.
+  void (*prepare_floats)(const MatMulArgs&, int64_t begin, int64_t end) = nullptr;
   void (*floats_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;
   void (*nbits_float_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;
   void (*nbits_int_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;

@@ -50,25 +50,21 @@ void dequantise_strip(const MatMulSpec& spec, const GroupRecord& record, const s
   });
 }
 
-// acc[p][r] = the tile's rows * one panel, or as many as the micro-kernel takes at once.
+// acc[p][r] += the tile's rows * elements [k, k + count) of `panels` panels, dequantised into strips.
 template <class V>
-void multiply_strips(const MatMulArgs& args, const GroupRecord& record, const FloatRows& a, int64_t rows, int64_t panel,
-                     int panels, float* strips, float* acc) {
+void multiply_strips(const MatMulArgs& args, const GroupRecord& record, const FloatRows& a, int64_t rows, int64_t k,
+                     int64_t count, int64_t panel, int panels, float* strips, float* acc) {
   const MatMulSpec& spec = args.layout->spec;
   const int64_t group_bytes = blocks_of(spec) * record.bytes, groups = divide_up(spec.n, kGroupColumns);
-  const int64_t strip_k = args.layout->tuning.strip_k, strip_floats = strip_k * kPanelColumns;
-  __builtin_memset(acc, 0, panels * rows * kPanelColumns * sizeof(float));
-  for (int64_t k = 0; k < spec.k; k += strip_k) {
-    for (int64_t g = 0; g < 2 * panels; g += kGroupsPerRegister<V>) {
-      float* strip = strips + g / 2 * strip_floats + g % 2 * kGroupColumns;
-      // A last panel of one group: its other half repeats that group and is never written out.
-      const int64_t group = 2 * panel + g < groups ? 2 * panel + g : groups - 1;
-      const int64_t other = group + 1 < groups ? group_bytes : 0;
-      dequantise_strip<V>(spec, record, args.packed + group * group_bytes, other, k, k + strip_k, strip);
-    }
-    const int64_t k_count = spec.k - k < strip_k ? spec.k - k : strip_k;
-    multiply_panels<V>(a.data + k, a.stride, rows, panels, strips, strip_floats, k_count, acc, nullptr);
+  const int64_t strip_floats = args.layout->tuning.strip_k * kPanelColumns;
+  for (int64_t g = 0; g < 2 * panels; g += kGroupsPerRegister<V>) {
+    float* strip = strips + g / 2 * strip_floats + g % 2 * kGroupColumns;
+    // A last panel of one group: its other half repeats that group and is never written out.
+    const int64_t group = 2 * panel + g < groups ? 2 * panel + g : groups - 1;
+    const int64_t other = group + 1 < groups ? group_bytes : 0;
+    dequantise_strip<V>(spec, record, args.packed + group * group_bytes, other, k, k + count, strip);
   }
+  multiply_panels<V>(a, rows, k, count, panels, strips, strip_floats, acc, nullptr);
 }
 
 // acc[g][r][0..lanes) = row r of a * what register g holds of B. Registers' groups lie `stride` bytes apart: memory
@@ -125,7 +121,7 @@ void multiply_in_registers(const MatMulSpec& spec, const GroupRecord& record, co
   }
 }
 
-// A tile of at most kDequantisedRows rows, a few groups at once.
+// A tile of at most kPlainRows rows, a few groups at once.
 template <class V>
 void nbits_few_rows_tile(const MatMulArgs& args, const FloatRows& a, const TileRange& tile, float* acc) {
   const MatMulSpec& spec = args.layout->spec;
@@ -138,7 +134,7 @@ void nbits_few_rows_tile(const MatMulArgs& args, const FloatRows& a, const TileR
     // A last group alone stands in both halves of a register.
     const int64_t other = range.panel_end - group < kGroupsPerRegister<V> ? 0 : group_bytes;
     with_bits(spec, [&]<int bits>() {
-      with_rows<kDequantisedRows>(static_cast<int>(rows), [&]<int r>() {
+      with_rows<kPlainRows>(static_cast<int>(rows), [&]<int r>() {
         constexpr int several = registers_at_once<V>(r);
         const auto run =
             count == several ? multiply_in_registers<V, bits, r, several> : multiply_in_registers<V, bits, r, 1>;
@@ -151,15 +147,25 @@ void nbits_few_rows_tile(const MatMulArgs& args, const FloatRows& a, const TileR
 
 template <class V>
 void nbits_float_tile(const MatMulArgs& args, const TileRange& tile, std::byte* scratch) {
-  const int64_t rows = tile.row_end - tile.row_begin;
+  const int64_t k = args.layout->spec.k, rows = tile.row_end - tile.row_begin;
   const FloatRows a = float_rows<V>(args, tile.row_begin);
+  const int64_t strip_k = args.layout->tuning.strip_k;
   float* strips = reinterpret_cast<float*>(scratch);
-  float* acc = strips + kStripPanels * args.layout->tuning.strip_k * kPanelColumns;
-  if (rows <= kDequantisedRows) return nbits_few_rows_tile<V>(args, a, tile, acc);
+  float* acc = strips + kStripPanels * strip_k * kPanelColumns;
+  if (!a.packed) return nbits_few_rows_tile<V>(args, a, tile, acc);
   const GroupRecord record = group_record(args.layout->spec);
+  const int most = panels_at_once<V>(rows) < kStripPanels ? panels_at_once<V>(rows) : kStripPanels;
   for (int64_t panel = tile.panel_begin; panel < tile.panel_end;) {
-    const int panels = tile.panel_end - panel < panels_at_once<V>(rows) ? 1 : panels_at_once<V>(rows);
-    multiply_strips<V>(args, record, a, rows, panel, panels, strips, acc);
+    const int panels = next_panels(tile.panel_end - panel, kBlockPanels, most);
+    const int at_once = panels < most ? 1 : most;
+    __builtin_memset(acc, 0, panels * rows * kPanelColumns * sizeof(float));
+    for (int64_t at = 0; at < k; at += strip_k) {
+      const int64_t count = k - at < strip_k ? k - at : strip_k;
+      for (int p = 0; p < panels; p += at_once) {
+        multiply_strips<V>(args, record, a, rows, at, count, panel + p, at_once, strips,
+                           acc + p * rows * kPanelColumns);
+      }
+    }
     write_panels<V>(args, acc, tile.row_begin, tile.row_end, panel, panels);
     panel += panels;
   }

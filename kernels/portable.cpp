@@ -153,9 +153,9 @@ void run_tile(const PortableArgs& args, Way way, int phase, int64_t tile, std::b
   const PackedLayout& layout = *args.product.layout;
   const auto kernel = [&](auto member) { return kernel_of(layout.isa, member); };
   const ColumnTiling tiling = tiling_of(layout, way, args.product.m);
-  if (prepares_rows(layout.spec, args.product.type) && phase == 0) {
+  if (prepares_rows(layout.spec, args.product.m, args.product.type) && phase == 0) {
     if (is_integer(layout.spec) && way == Way::direct) return kernel(&MatMulKernels::quantise_spans)(args.product);
-    const auto prepare = is_integer(layout.spec) ? &MatMulKernels::quantise_rows : &MatMulKernels::convert_rows;
+    const auto prepare = is_integer(layout.spec) ? &MatMulKernels::quantise_rows : &MatMulKernels::prepare_floats;
     const int64_t row = tile * tiling.rows;
     return kernel(prepare)(args.product, row, std::min(row + tiling.rows, args.product.m));
   }
@@ -205,7 +205,7 @@ TiledCall call_of(const PortableArgs& args, Way way, TiledCall::RunTile run) {
   call.phase_count = 1;
   call.tile_counts = {tiling.tiles};
   call.predicted_ns = column_ns(layout, way, m) * static_cast<double>(layout.spec.n);
-  if (prepares_rows(layout.spec, args.product.type)) {
+  if (prepares_rows(layout.spec, args.product.m, args.product.type)) {
     const bool at_once = is_integer(layout.spec) && way == Way::direct;
     call.phase_count = 2;
     call.tile_counts = {m < 1 ? 0 : at_once ? 1 : divide_up(m, tiling.rows), tiling.tiles};

@@ -9,7 +9,7 @@ namespace ompipe::kernels {
 // The defaults were measured with avx2 and 512 KiB of L2 (experiments/e03_tuning).
 struct Tuning {
   int64_t tile_us = 40;                 // predicted work of a tile, in microseconds
-  int64_t rows = 96;                    // of A that a tile passes over at most
+  int64_t rows = 192;                   // of A that a tile passes over at most
   int64_t quantised_bytes = 256 << 10;  // of quantised rows that a tile passes over at most
   int64_t strip_k = 512;                // elements of k of a strip of dequantised weights, at most
 };
