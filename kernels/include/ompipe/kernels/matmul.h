@@ -137,9 +137,8 @@ struct MatMulArgs {
   std::byte* shared_scratch = nullptr;  // shared_scratch_bytes, aligned; one for all tiles of the call
 };
 
-// Bytes that all tiles of one call share (accuracy_level 4: the quantised A; else, if `type` is f16 or the rows are more
-// than a few, A as floats).
-// Never falls as `m` rises. 0 is possible.
+// Bytes that all tiles of one call share (accuracy_level 4: the quantised A; else, if `type` is f16 or the rows are
+// more than a few, A as floats). Never falls as `m` rises. 0 is possible.
 int64_t shared_scratch_bytes(const PackedLayout& layout, int64_t m, ElementType type = ElementType::f32);
 
 // The call for `args`, which outlives it. Not of formats u8 and s8. Until a tile runs only `layout`, `type` and `m` are
