@@ -22,17 +22,17 @@ TEST_CASE("prefill equals double, with and without a past") {
 }
 
 TEST_CASE("groups, head sizes and rotary forms") {
-  for (auto [heads, kv_heads] : {std::pair(14, 2), std::pair(8, 8), std::pair(8, 1), std::pair(3, 3)}) {
-    for (int64_t size : {4, 8, 12, 29, 30, 64, 72, 128}) {
-      check_attention(
-          {.sequence = 3, .heads = heads, .kv_heads = kv_heads, .head_size = size, .capacity = 80, .seqlens = {70}});
-      check_attention({.heads = heads,
-                       .kv_heads = kv_heads,
-                       .head_size = size,
-                       .capacity = 80,
-                       .seqlens = {70},
-                       .pairs = size / 2});
-    }
+  const auto check = [](int64_t heads, int64_t kv_heads, int64_t size) {
+    AttentionCase c{.heads = heads, .kv_heads = kv_heads, .head_size = size, .capacity = 80, .seqlens = {70}};
+    c.pairs = size / 2;
+    check_attention(c);
+    c.sequence = 3;
+    c.pairs = 0;
+    check_attention(c);
+  };
+  for (int64_t size : {4, 8, 12, 29, 30, 64, 72, 128}) check(14, 2, size);
+  for (auto [heads, kv_heads] : {std::pair(8, 8), std::pair(8, 1), std::pair(3, 3)}) {
+    for (int64_t size : {12, 29, 72}) check(heads, kv_heads, size);
   }
   check_attention({.sequence = 20, .head_size = 24, .capacity = 30, .seqlens = {25}, .pairs = 12, .interleaved = true});
   check_attention({.sequence = 20, .head_size = 24, .capacity = 30, .seqlens = {25}, .pairs = 8});
