@@ -4,12 +4,18 @@
 #include "simd_kernels.h"
 
 namespace ompipe::kernels {
+namespace {
+bool is_supported(ElementType type) { return type == ElementType::f32 || type == ElementType::f16; }
+}  // namespace
 
 int64_t past_length(const AttentionArguments& a, int64_t b) {
   return a.sequence == a.total_sequence_length ? 0 : int64_t(a.seqlens_k[b]) + 1 - a.sequence;
 }
 
 const char* attention_error(const AttentionArguments& a) {
+  if (!is_supported(a.type) || !is_supported(a.cache_type) || !is_supported(a.rotary.type)) {
+    return "an element type is neither float32 nor float16";
+  }
   if (a.heads <= 0 || a.kv_heads <= 0 || a.heads % a.kv_heads != 0) {
     return "the number of query heads is no multiple of the number of key/value heads";
   }

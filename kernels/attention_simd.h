@@ -9,14 +9,15 @@
 
 #include "attention_tiles.h"
 #include "rotary_simd.h"
+#include "vector8_elements.h"
 #include "vector_math.h"
 
 namespace ompipe::kernels {
 namespace {
 
 // The dot products of `rows` queries with 8 / rows keys, lane row * (8 / rows) + key of the result.
-template <class V, int rows>
-V eight_scores(const float* queries, const float* const* keys, int64_t head_size) {
+template <class V, int rows, class T>
+V eight_scores(const float* queries, const T* const* keys, int64_t head_size) {
   constexpr int key_count = 8 / rows;
   V sums[8];
   for (V& sum : sums) sum = V::broadcast(0.0f);
@@ -29,19 +30,19 @@ V eight_scores(const float* queries, const float* const* keys, int64_t head_size
     }
   };
   int64_t i = 0;
-  for (; i + 8 <= head_size; i += 8) step(i, [](const float* p) { return V::load(p); });
+  for (; i + 8 <= head_size; i += 8) step(i, [](const auto* p) { return load_elements<V>(p); });
   const int rest = int(head_size - i);
-  if (rest > 0) step(i, [rest](const float* p) { return V::load_partial(p, rest); });
+  if (rest > 0) step(i, [rest](const auto* p) { return load_elements<V>(p, rest); });
   return V::sums(sums);
 }
 
 // scores[r][t - block] = q_r . k_t for t in [begin, end), a part of the block of kKeysPerBlock positions at `block`.
-template <class V, int rows>
-void score_rows(const float* queries, float* scores, const float* keys, int64_t row_stride, int64_t head_size,
+template <class V, int rows, class T>
+void score_rows(const float* queries, float* scores, const T* keys, int64_t row_stride, int64_t head_size,
                 int64_t block, int64_t begin, int64_t end) {
   constexpr int key_count = 8 / rows;
   for (int64_t t = begin; t < end; t += key_count) {
-    const float* pointers[key_count];
+    const T* pointers[key_count];
     for (int k = 0; k < key_count; ++k) pointers[k] = keys + std::min(t + k, end - 1) * row_stride;
     float lanes[8];
     eight_scores<V, rows>(queries, pointers, head_size).store(lanes);
@@ -54,11 +55,12 @@ void score_rows(const float* queries, float* scores, const float* keys, int64_t 
 
 // outputs[r] = outputs[r] * rescale[r] + sum over t in [begin, end) of weights[r][t - block] * values[t], for
 // 8 * vectors columns, or the first `lanes` of them in the partial form.
-template <class V, int rows, int vectors, bool partial = false>
+template <class V, int rows, int vectors, bool partial = false, class T>
 void accumulate_columns(float* const* outputs, int64_t column, const float* rescale, const float* weights,
-                        const float* values, int64_t row_stride, int64_t block, int64_t begin, int64_t end,
-                        int lanes = 8) {
-  const auto load = [lanes](const float* from) { return partial ? V::load_partial(from, lanes) : V::load(from); };
+                        const T* values, int64_t row_stride, int64_t block, int64_t begin, int64_t end, int lanes = 8) {
+  const auto load = [lanes](const auto* from) {
+    return partial ? load_elements<V>(from, lanes) : load_elements<V>(from);
+  };
   V sums[rows][vectors];
   for (int r = 0; r < rows; ++r) {
     for (int v = 0; v < vectors; ++v) {
@@ -81,9 +83,9 @@ void accumulate_columns(float* const* outputs, int64_t column, const float* resc
   }
 }
 
-template <class V, int rows>
+template <class V, int rows, class T>
 void accumulate_rows(float* const* outputs, int64_t head_size, const float* rescale, const float* weights,
-                     const float* values, int64_t row_stride, int64_t block, int64_t begin, int64_t end) {
+                     const T* values, int64_t row_stride, int64_t block, int64_t begin, int64_t end) {
   constexpr int vectors = 8 / rows;
   int64_t column = 0;
   for (; column + 8 * vectors <= head_size; column += 8 * vectors) {
@@ -100,6 +102,12 @@ struct QueryRow {
   int64_t first_key, end_key;
   float largest, total;
 };
+
+// Position 0 of a head.
+template <class T>
+T* cache_head(const CacheView& cache, int64_t b, int64_t head) {
+  return static_cast<T*>(cache.base) + b * cache.batch_stride + head * cache.head_stride;
+}
 
 // Turns one row's scores of a block into exponentials against the new maximum, 0 for what the row does not see, and
 // returns the factor for what was summed before.
@@ -153,39 +161,85 @@ void for_row_groups(int64_t rows, Body body) {
   if (r < rows) body(std::integral_constant<int, 1>(), r);
 }
 
+// A head as floats at y, rotated if the table has pairs.
+template <class V, class T>
+void load_head(const RotaryTable& table, int64_t position, const T* x, float* y, int64_t head_size) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (table.pairs > 0) return rotate_head<V>(table, position, x, y, head_size);
+  }
+  copy_elements<V>(x, y, head_size);
+  if (table.pairs > 0) rotate_head<V>(table, position, y, y, head_size);
+}
+
+// The query rows of a tile: number r is row s of batch row b, head `head`.
+struct TileRows {
+  int64_t b, kv_head, begin, count, group, sequence;
+
+  TileRows(const AttentionArguments& a, int64_t tile) : group(a.heads / a.kv_heads), sequence(a.sequence) {
+    const int64_t per_head = attention_tiles_per_head(a);
+    kv_head = tile / per_head % a.kv_heads;
+    b = tile / per_head / a.kv_heads;
+    begin = tile % per_head * kQueryRowsPerTile;
+    count = std::min(kQueryRowsPerTile, grouped_rows(a) - begin);
+  }
+  int64_t s(int64_t r) const { return (begin + r) / group; }
+  int64_t head(int64_t r) const { return kv_head * group + (begin + r) % group; }
+  int64_t row(int64_t r) const { return b * sequence + s(r); }  // of [B, S, ...]
+};
+
+// Loads and rotates the queries, and chooses where outputs are summed.
 template <class V>
+void load_queries(const AttentionArguments& a, const TileRows& rows, const AttentionScratch& scratch, float** outputs) {
+  const int64_t past = past_length(a, rows.b);
+  for (int64_t r = 0; r < rows.count; ++r) {
+    float* const query = scratch.queries + r * a.head_size;
+    with_element(a.type, [&](auto element) {
+      const auto* from = static_cast<const decltype(element)*>(a.query) + rows.row(r) * a.query_stride;
+      load_head<V>(a.rotary, past + rows.s(r), from + rows.head(r) * a.head_size, query, a.head_size);
+    });
+    outputs[r] = a.type == ElementType::f32
+                     ? static_cast<float*>(a.output) + (rows.row(r) * a.heads + rows.head(r)) * a.head_size
+                     : scratch.outputs + r * a.head_size;
+    std::fill_n(outputs[r], a.head_size, 0.0f);
+  }
+}
+
+// Divides by the sums of exponentials.
+template <class V>
+void store_outputs(const AttentionArguments& a, const TileRows& rows, const QueryRow* states, float* const* outputs) {
+  with_element(a.type, [&](auto element) {
+    for (int64_t r = 0; r < rows.count; ++r) {
+      auto* to = static_cast<decltype(element)*>(a.output) + (rows.row(r) * a.heads + rows.head(r)) * a.head_size;
+      const V total = V::broadcast(states[r].total);
+      for (int64_t i = 0; i < a.head_size; i += 8) {
+        const int lanes = int(std::min<int64_t>(8, a.head_size - i));
+        store_elements(V::load_partial(outputs[r] + i, lanes) / total, to + i, lanes);
+      }
+    }
+  });
+}
+
+template <class V, class T>
 void attend_tile(const AttentionArguments& a, int64_t tile, std::byte* memory) {
-  const int64_t per_head = attention_tiles_per_head(a), group = a.heads / a.kv_heads;
-  const int64_t kv_head = tile / per_head % a.kv_heads, b = tile / per_head / a.kv_heads;
-  const int64_t begin = tile % per_head * kQueryRowsPerTile;
-  const int64_t rows = std::min(kQueryRowsPerTile, grouped_rows(a) - begin);
-  const int64_t past = past_length(a, b), length = int64_t(a.seqlens_k[b]) + 1;
-  const AttentionScratch scratch = attention_scratch(memory);
+  const TileRows rows(a, tile);
+  const AttentionScratch scratch = attention_scratch(a, memory);
+  const int64_t past = past_length(a, rows.b), length = int64_t(a.seqlens_k[rows.b]) + 1;
   QueryRow states[kQueryRowsPerTile];
   float* outputs[kQueryRowsPerTile];
+  load_queries<V>(a, rows, scratch, outputs);
   int64_t first_key = length, end_key = 0;
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t s = (begin + r) / group, head = kv_head * group + (begin + r) % group;
-    const float* query = a.query + (b * a.sequence + s) * a.query_stride + head * a.head_size;
-    float* copy = scratch.queries + r * a.head_size;
-    if (a.rotary.pairs > 0) {
-      rotate_head<V>(a.rotary, past + s, query, copy, a.head_size);
-    } else {
-      std::copy_n(query, a.head_size, copy);
-    }
-    outputs[r] = a.output + ((b * a.sequence + s) * a.heads + head) * a.head_size;
-    std::fill_n(outputs[r], a.head_size, 0.0f);
-    const int64_t end = std::min(past + s + 1, length);  // rows that pad a prompt see what the last one sees
+  for (int64_t r = 0; r < rows.count; ++r) {
+    const int64_t end = std::min(past + rows.s(r) + 1, length);  // rows that pad a prompt see what the last one sees
     states[r] = {a.window > 0 ? std::max(end - a.window, int64_t(0)) : 0, end, -std::numeric_limits<float>::infinity(),
                  0.0f};
     first_key = std::min(first_key, states[r].first_key);
     end_key = std::max(end_key, end);
   }
-  const float* keys = a.keys.base + b * a.keys.batch_stride + kv_head * a.keys.head_stride;
-  const float* values = a.values.base + b * a.values.batch_stride + kv_head * a.values.head_stride;
+  const T* keys = cache_head<T>(a.keys, rows.b, rows.kv_head);
+  const T* values = cache_head<T>(a.values, rows.b, rows.kv_head);
   for (int64_t block = first_key / kKeysPerBlock * kKeysPerBlock; block < end_key; block += kKeysPerBlock) {
     const int64_t from = std::max(block, first_key), to = std::min(block + kKeysPerBlock, end_key);
-    for_row_groups(rows, [&](auto count, int64_t r) {
+    for_row_groups(rows.count, [&](auto count, int64_t r) {
       constexpr int scored = count == 1 ? 1 : 2;
       for (int64_t i = r; i < r + count; i += scored) {
         score_rows<V, scored>(scratch.queries + i * a.head_size, scratch.scores + i * kKeysPerBlock, keys,
@@ -193,50 +247,48 @@ void attend_tile(const AttentionArguments& a, int64_t tile, std::byte* memory) {
       }
     });
     float rescale[kQueryRowsPerTile];
-    for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t r = 0; r < rows.count; ++r) {
       rescale[r] = absorb_block<V>(a, states[r], scratch.scores + r * kKeysPerBlock, block);
     }
-    for_row_groups(rows, [&](auto count, int64_t r) {
+    for_row_groups(rows.count, [&](auto count, int64_t r) {
       accumulate_rows<V, count>(outputs + r, a.head_size, rescale + r, scratch.scores + r * kKeysPerBlock, values,
                                 a.values.row_stride, block, from, to);
     });
   }
-  for (int64_t r = 0; r < rows; ++r) {
-    const V total = V::broadcast(states[r].total);
-    for (int64_t i = 0; i < a.head_size; i += 8) {
-      const int lanes = int(std::min<int64_t>(8, a.head_size - i));
-      (V::load_partial(outputs[r] + i, lanes) / total).store_partial(outputs[r] + i, lanes);
-    }
-  }
+  store_outputs<V>(a, rows, states, outputs);
 }
 
 // Copies the new values and the rotated new keys of some positions behind the past.
-template <class V>
-void append_tile(const AttentionArguments& a, int64_t tile) {
+template <class V, class Row, class T>
+void append_tile(const AttentionArguments& a, int64_t tile, std::byte* memory) {
   const int64_t per_row = append_tiles_per_row(a), b = tile / per_row, past = past_length(a, b);
   const int64_t begin = tile % per_row * kAppendRowsPerTile, end = std::min(begin + kAppendRowsPerTile, a.sequence);
   for (int64_t s = begin; s < end; ++s) {
     for (int64_t h = 0; h < a.kv_heads; ++h) {
-      const float* key = a.key + (b * a.sequence + s) * a.key_stride + h * a.head_size;
-      const float* value = a.value + (b * a.sequence + s) * a.value_stride + h * a.head_size;
       const int64_t t = past + s;
-      float* key_to = a.keys.base + b * a.keys.batch_stride + h * a.keys.head_stride + t * a.keys.row_stride;
-      float* value_to = a.values.base + b * a.values.batch_stride + h * a.values.head_stride + t * a.values.row_stride;
-      if (a.rotary.pairs > 0) {
-        rotate_head<V>(a.rotary, t, key, key_to, a.head_size);
+      const Row* key = static_cast<const Row*>(a.key) + (b * a.sequence + s) * a.key_stride + h * a.head_size;
+      const Row* value = static_cast<const Row*>(a.value) + (b * a.sequence + s) * a.value_stride + h * a.head_size;
+      T* key_to = cache_head<T>(a.keys, b, h) + t * a.keys.row_stride;
+      if constexpr (std::is_same_v<T, float>) {
+        load_head<V>(a.rotary, t, key, key_to, a.head_size);
       } else {
-        std::copy_n(key, a.head_size, key_to);
+        float* const rotated = attention_scratch(a, memory).queries;
+        load_head<V>(a.rotary, t, key, rotated, a.head_size);
+        copy_elements<V>(rotated, key_to, a.head_size);
       }
-      std::copy_n(value, a.head_size, value_to);
+      copy_elements<V>(value, cache_head<T>(a.values, b, h) + t * a.values.row_stride, a.head_size);
     }
   }
 }
 
 template <class V>
 void attention_tile(const void* raw, int phase, int64_t tile, std::byte* scratch) {
-  const auto& arguments = *static_cast<const AttentionArguments*>(raw);
-  if (phase == 0) return append_tile<V>(arguments, tile);
-  attend_tile<V>(arguments, tile, scratch);
+  const auto& a = *static_cast<const AttentionArguments*>(raw);
+  with_element(a.cache_type, [&](auto cached) {
+    using T = decltype(cached);
+    if (phase == 1) return attend_tile<V, T>(a, tile, scratch);
+    with_element(a.type, [&](auto row) { append_tile<V, decltype(row), T>(a, tile, scratch); });
+  });
 }
 
 }  // namespace

@@ -29,15 +29,18 @@ inline constexpr int64_t kAppendRowsPerTile = 16;  // new positions, all key/val
 struct AttentionScratch {
   float* queries;  // [kQueryRowsPerTile, head_size], rotated
   float* scores;   // [kQueryRowsPerTile, kKeysPerBlock]
+  float* outputs;  // [kQueryRowsPerTile, head_size], if the output itself can't hold the running sums
 };
 
 [[maybe_unused]] size_t attention_scratch_bytes(const AttentionArguments& a) {
-  return size_t(kQueryRowsPerTile) * size_t(a.head_size + kKeysPerBlock) * sizeof(float);
+  const int64_t heads = a.type == ElementType::f32 ? 1 : 2;
+  return size_t(kQueryRowsPerTile) * size_t(heads * a.head_size + kKeysPerBlock) * sizeof(float);
 }
 
-[[maybe_unused]] AttentionScratch attention_scratch(std::byte* memory) {
+[[maybe_unused]] AttentionScratch attention_scratch(const AttentionArguments& a, std::byte* memory) {
   float* const scores = reinterpret_cast<float*>(memory);
-  return {scores + kQueryRowsPerTile * kKeysPerBlock, scores};
+  float* const queries = scores + kQueryRowsPerTile * kKeysPerBlock;
+  return {queries, scores, queries + kQueryRowsPerTile * a.head_size};
 }
 
 }  // namespace

@@ -18,8 +18,21 @@ struct Vector8Avx2 {
   static Vector8Avx2 load_half(const uint16_t* from) {
     return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
   }
+  // Full vectors come here too, where a loop's last one may be partial.
+  static Vector8Avx2 load_half_partial(const uint16_t* from, int count) {
+    if (count == 8) return load_half(from);
+    uint16_t lanes[8] = {};
+    for (int i = 0; i < count; ++i) lanes[i] = from[i];
+    return load_half(lanes);
+  }
   void store_half(uint16_t* to) const {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
+  }
+  void store_half_partial(uint16_t* to, int count) const {
+    if (count == 8) return store_half(to);
+    uint16_t lanes[8];
+    store_half(lanes);
+    for (int i = 0; i < count; ++i) to[i] = lanes[i];
   }
   void store(float* to) const { _mm256_storeu_ps(to, value); }
   void store_partial(float* to, int count) const { _mm256_maskstore_ps(to, mask(count), value); }

@@ -23,8 +23,21 @@ struct Vector8Neon {
     return {vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(halves))),
             vcvt_f32_f16(vreinterpret_f16_u16(vget_high_u16(halves)))};
   }
+  // Full vectors come here too, where a loop's last one may be partial.
+  static Vector8Neon load_half_partial(const uint16_t* from, int count) {
+    if (count == 8) return load_half(from);
+    uint16_t lanes[8] = {};
+    for (int i = 0; i < count; ++i) lanes[i] = from[i];
+    return load_half(lanes);
+  }
   void store_half(uint16_t* to) const {
     vst1q_u16(to, vcombine_u16(vreinterpret_u16_f16(vcvt_f16_f32(low)), vreinterpret_u16_f16(vcvt_f16_f32(high))));
+  }
+  void store_half_partial(uint16_t* to, int count) const {
+    if (count == 8) return store_half(to);
+    uint16_t lanes[8];
+    store_half(lanes);
+    for (int i = 0; i < count; ++i) to[i] = lanes[i];
   }
   void store(float* to) const {
     vst1q_f32(to, low);

@@ -12,7 +12,7 @@ namespace {
 
 // The contract of every Vector8. Lanes are independent but in the reductions; fma rounds once; maximum and minimum
 // give the second operand if the first compares false with it, so a NaN in the second wins (as maxps and minps do).
-// Loads and stores need no alignment; the partial ones touch the first `count` floats only, and load zeros beyond.
+// Loads and stores need no alignment; the partial ones touch the first `count` elements only, and load zeros beyond.
 struct Vector8Scalar {
   float lane[8];
 
@@ -24,13 +24,15 @@ struct Vector8Scalar {
     return result;
   }
   // float16, with the rounding and the NaNs of half.h.
-  static Vector8Scalar load_half(const uint16_t* from) {
-    Vector8Scalar result;
-    for (int i = 0; i < 8; ++i) result.lane[i] = half_to_float(from[i]);
+  static Vector8Scalar load_half(const uint16_t* from) { return load_half_partial(from, 8); }
+  static Vector8Scalar load_half_partial(const uint16_t* from, int count) {
+    Vector8Scalar result = {};
+    for (int i = 0; i < count; ++i) result.lane[i] = half_to_float(from[i]);
     return result;
   }
-  void store_half(uint16_t* to) const {
-    for (int i = 0; i < 8; ++i) to[i] = float_to_half(lane[i]);
+  void store_half(uint16_t* to) const { store_half_partial(to, 8); }
+  void store_half_partial(uint16_t* to, int count) const {
+    for (int i = 0; i < count; ++i) to[i] = float_to_half(lane[i]);
   }
   void store(float* to) const { store_partial(to, 8); }
   void store_partial(float* to, int count) const {

@@ -12,7 +12,7 @@ namespace {
 enum Input : int { kQuery, kKey, kValue, kPastKey, kPastValue, kSeqlens, kTotal, kCos, kSin };
 
 kernels::CacheView cache_view(const Tensor& present) {
-  return {present.write<float>(), present.layout.strides[0], present.layout.strides[1], present.layout.strides[2]};
+  return {present.data, present.layout.strides[0], present.layout.strides[1], present.layout.strides[2]};
 }
 
 // A past that was fed as a tensor is the beginning of the present; a bound cache has both in the same place.
@@ -29,12 +29,24 @@ Status copy_past(NodeContext& node, int past, int present) {
   return copy_elements(node, from, place, to.data);
 }
 
-std::optional<Error> check_operands(const NodeContext& node) {
-  for (const int input : {kQuery, kKey, kValue, kPastKey, kPastValue, kCos, kSin}) {
-    const bool required = input == kQuery;
-    if (!required && !node.has(input)) continue;
-    if (auto error = expect_float(node, input)) return error;
+std::optional<Error> expect_type(const NodeContext& node, int input, model::DType wanted) {
+  if (!node.has(input) || node.in(input).dtype == wanted) return {};
+  return node.failed(fmt::format("input {} is {}, expected {}", input, model::dtype_name(node.in(input).dtype),
+                                 model::dtype_name(wanted)));
+}
+
+std::optional<Error> check_types(const NodeContext& node) {
+  const model::DType type = node.in(kQuery).dtype, cached = node.out(1).dtype;
+  for (const int input : {kKey, kValue, kCos, kSin}) {
+    if (auto error = expect_type(node, input, type)) return error;
   }
+  for (const int input : {kPastKey, kPastValue}) {
+    if (auto error = expect_type(node, input, cached)) return error;
+  }
+  return {};
+}
+
+std::optional<Error> check_operands(const NodeContext& node) {
   if (node.has(kKey) != node.has(kValue)) return node.failed("key without value");
   if (!node.has(kSeqlens) || node.in(kSeqlens).dtype != model::DType::i32) return node.failed("seqlens_k isn't int32");
   for (int input = kSin + 1; input < node.inputs(); ++input) {
@@ -44,28 +56,31 @@ std::optional<Error> check_operands(const NodeContext& node) {
     return node.failed("without present_key and present_value it isn't supported");
   if (node.in(kSeqlens).elements() != node.in(kQuery).dim(0))
     return node.failed("seqlens_k needs one length a batch row");
-  return {};
+  return check_types(node);
 }
 
 void set_rows(const NodeContext& node, kernels::AttentionArguments& arguments) {
   const int64_t q_width = arguments.heads * arguments.head_size, kv_width = arguments.kv_heads * arguments.head_size;
-  arguments.query = node.in(kQuery).read<float>();
-  arguments.query_stride = arguments.key_stride = arguments.value_stride = node.in(kQuery).dim(2);
+  const Tensor& query = node.in(kQuery);
+  arguments.query = query.data;
+  arguments.query_stride = arguments.key_stride = arguments.value_stride = query.dim(2);
   if (node.has(kKey)) {
-    arguments.key = node.in(kKey).read<float>();
-    arguments.value = node.in(kValue).read<float>();
+    arguments.key = node.in(kKey).data;
+    arguments.value = node.in(kValue).data;
     arguments.key_stride = arguments.value_stride = kv_width;
-  } else if (arguments.query != nullptr) {
-    arguments.key = arguments.query + q_width;
-    arguments.value = arguments.key + kv_width;
+  } else if (query.data != nullptr) {
+    const auto element = int64_t(model::dtype_bytes(query.dtype));
+    arguments.key = query.data + q_width * element;
+    arguments.value = query.data + (q_width + kv_width) * element;
   }
 }
 
 std::optional<Error> set_rotary(const NodeContext& node, kernels::AttentionArguments& arguments) {
   if (node.node().int_attribute("do_rotary", 0) == 0) return {};
   if (!node.has(kCos) || !node.has(kSin)) return node.failed("do_rotary without cos_cache and sin_cache");
-  arguments.rotary = {node.in(kCos).read<float>(), node.in(kSin).read<float>(), node.in(kCos).dim(0),
-                      node.in(kCos).dim(1), node.node().int_attribute("rotary_interleaved", 0) != 0};
+  const Tensor &cos = node.in(kCos), &sin = node.in(kSin);
+  const bool interleaved = node.node().int_attribute("rotary_interleaved", 0) != 0;
+  arguments.rotary = {cos.data, sin.data, cos.dim(0), cos.dim(1), interleaved, arguments.type};
   return {};
 }
 
@@ -78,7 +93,11 @@ int64_t total_length(const NodeContext& node) {
 
 Status run_group_query_attention(NodeContext& node) {
   if (auto error = check_operands(node)) return *error;
+  const auto type = element_type(node.in(kQuery).dtype), cache_type = element_type(node.out(1).dtype);
+  if (!type || !cache_type) return node.failed("elements of a type that isn't computed on");
   kernels::AttentionArguments arguments;
+  arguments.type = *type;
+  arguments.cache_type = *cache_type;
   arguments.batch = node.in(kQuery).dim(0);
   arguments.sequence = node.in(kQuery).dim(1);
   arguments.heads = node.node().int_attribute("num_heads", 0);
@@ -88,7 +107,7 @@ Status run_group_query_attention(NodeContext& node) {
   arguments.head_size = node.in(kQuery).dim(2) / row_heads;
   set_rows(node, arguments);
   if (auto error = set_rotary(node, arguments)) return *error;
-  arguments.output = node.out(0).write<float>();
+  arguments.output = node.out(0).data;
   arguments.keys = cache_view(node.out(1));
   arguments.values = cache_view(node.out(2));
   arguments.capacity = node.out(1).dim(2);

@@ -8,7 +8,7 @@ namespace {
 enum GqaInput { kQuery, kKey, kValue, kPastKey, kPastValue, kLengths, kTotal, kCos, kSin, kPositions, kBias, kSink };
 
 bool expect_cache(InferContext& context, int input, int64_t kv_heads, int64_t head_size) {
-  return context.expect_dtype(input, {DType::f32}) && context.expect_rank(input, 4, 4) &&
+  return context.expect_dtype(input, {DType::f32, DType::f16}) && context.expect_rank(input, 4, 4) &&
          context.expect_dim(input, 1, kv_heads) && context.expect_dim(input, 3, head_size);
 }
 
@@ -27,11 +27,11 @@ bool group_query_attention(InferContext& context) {
     if (!context.has(wanted)) return context.fail(fmt::format("input {} is missing", int(wanted)));
     if (!context.expect_dtype(wanted, {DType::i32})) return false;
   }
-  if (!context.expect_dtype(kQuery, {DType::f32}) || !context.expect_rank(kQuery, 3, 3)) return false;
+  if (!context.expect_dtype(kQuery, {DType::f32, DType::f16}) || !context.expect_rank(kQuery, 3, 3)) return false;
   const TensorFact& query = context.in(kQuery);
   TensorFact &result = context.out(0), &present_key = context.out(1);
-  result.dtype = DType::f32;
-  for (int output : {1, 2}) context.out(output).dtype = DType::f32;
+  const DType type = result.dtype = query.dtype;
+  for (int output : {1, 2}) context.out(output).dtype = context.has(kPastKey) ? context.in(kPastKey).dtype : type;
   if (!query.has_shape) return true;
 
   const bool packed = !context.has(kKey);
@@ -45,7 +45,7 @@ bool group_query_attention(InferContext& context) {
   if (!packed) {
     for (int input : {kKey, kValue}) {
       if (!context.has(input)) return context.fail(fmt::format("input {} is missing", int(input)));
-      if (!context.expect_dtype(input, {DType::f32}) || !context.expect_rank(input, 3, 3) ||
+      if (!context.expect_dtype(input, {type}) || !context.expect_rank(input, 3, 3) ||
           !context.expect_dim(input, 2, kv_heads * head_size)) {
         return false;
       }
@@ -57,12 +57,13 @@ bool group_query_attention(InferContext& context) {
   if (context.has(kPastKey)) {
     if (!expect_cache(context, kPastKey, kv_heads, head_size)) return false;
     if (!expect_cache(context, kPastValue, kv_heads, head_size)) return false;
+    if (!context.expect_same_dtype(kPastKey, kPastValue)) return false;
     past = context.in(kPastKey).has_shape ? context.in(kPastKey).dims[2] : unknown_extent();
   }
   if (node.int_attribute("do_rotary", 0) != 0) {
     for (int cache : {kCos, kSin}) {
       if (!context.has(cache)) return context.fail(fmt::format("input {} is missing with do_rotary", int(cache)));
-      if (!context.expect_dtype(cache, {DType::f32}) || !context.expect_rank(cache, 2, 2) ||
+      if (!context.expect_dtype(cache, {type}) || !context.expect_rank(cache, 2, 2) ||
           !context.expect_dim(cache, 1, head_size / 2)) {
         return false;
       }

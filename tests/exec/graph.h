@@ -21,6 +21,10 @@ struct DTypeOf<float> {
   static constexpr model::DType value = model::DType::f32;
 };
 template <>
+struct DTypeOf<_Float16> {
+  static constexpr model::DType value = model::DType::f16;
+};
+template <>
 struct DTypeOf<int64_t> {
   static constexpr model::DType value = model::DType::i64;
 };

@@ -56,6 +56,32 @@ TEST_CASE("rotation of halves and of neighbours equals double, the rest passes, 
   }
 }
 
+TEST_CASE("a float16 table gives the bits of the same numbers as float32") {
+  const int64_t pairs = 13, positions = 10, size = 2 * pairs + 1;
+  std::vector<_Float16> cos, sin;
+  for (const float value : random_floats(size_t(positions * pairs), 1, -1, 1)) cos.push_back(_Float16(value));
+  for (const float value : random_floats(size_t(positions * pairs), 2, -1, 1)) sin.push_back(_Float16(value));
+  const std::vector<float> wide_cos(cos.begin(), cos.end()), wide_sin(sin.begin(), sin.end());
+  const std::vector<float> x = random_floats(size_t(size), 3);
+  const int64_t position = 7;
+  RotaryArguments a;
+  a.batch = a.sequence = a.heads = 1;
+  a.head_size = size;
+  a.x = x.data();
+  a.position_ids = &position;
+  for (const bool interleaved : {false, true}) {
+    const auto run = [&](RotaryTable table) {
+      a.table = table;
+      return run_everywhere(std::vector<float>(x.size()), [&](Isa isa, float* to) {
+        a.y = to;
+        return rotary_call(a, isa);
+      });
+    };
+    const auto halves = run({cos.data(), sin.data(), positions, pairs, interleaved, ElementType::f16});
+    CHECK(first_difference(halves, run({wide_cos.data(), wide_sin.data(), positions, pairs, interleaved})) == -1);
+  }
+}
+
 TEST_CASE("one offset for all rows equals explicit positions") {
   const int64_t pairs = 8, positions = 10, sequence = 4;
   const std::vector<float> cos = random_floats(80, 1), sin = random_floats(80, 2), x = random_floats(2 * 4 * 16, 3);

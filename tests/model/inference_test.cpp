@@ -13,7 +13,8 @@ namespace {
 using namespace ompipe;
 using namespace ompipe::model;
 using namespace ompipe::test;
-constexpr DType f32 = DType::f32, i64 = DType::i64, i32 = DType::i32, u8 = DType::u8, boolean = DType::boolean;
+constexpr DType f32 = DType::f32, f16 = DType::f16, i64 = DType::i64, i32 = DType::i32, u8 = DType::u8,
+                boolean = DType::boolean;
 
 // What the symbols are when shapes are bound.
 const std::map<std::string, int64_t> kSizes = {{"b", 2}, {"s", 3}, {"p", 5}, {"t", 8}, {"n", 6}};
@@ -297,6 +298,29 @@ TEST_CASE("attention and tables of decoders") {
          {},
          {"float32 [b, s, 32]", "float32 [b, 2, (p+s), 8]", "float32 [b, 2, (p+s), 8]"},
          {"[2, 3, 32]", "[2, 2, 8, 8]", "[2, 2, 8, 8]"}});
+  for (const DType type : {f32, f16}) {
+    for (const DType cache : {f32, f16}) {
+      inputs = attention_inputs();
+      for (size_t i : {0, 1, 2}) inputs[i].dtype = type;
+      for (size_t i : {3, 4}) inputs[i].dtype = cache;
+      const std::string row = dtype_name(type), past = dtype_name(cache);
+      check({attention,
+             inputs,
+             {zeros("cos", type, {64, 4}), zeros("sin", type, {64, 4})},
+             {row + " [b, s, 32]", past + " [b, 2, (p+s), 8]", past + " [b, 2, (p+s), 8]"},
+             {"[2, 3, 32]", "[2, 2, 8, 8]", "[2, 2, 8, 8]"}});
+    }
+  }
+  for (const size_t input : {1, 2, 4}) {
+    inputs = attention_inputs();
+    inputs[input].dtype = f16;
+    check_refused({{attention, inputs, caches, {"float16"}}});
+  }
+  inputs = attention_inputs();
+  inputs[3].dtype = inputs[4].dtype = DType::bf16;
+  check_refused({{attention, inputs, caches, {"input 3"}}});
+  check_refused(
+      {{attention, attention_inputs(), {zeros("cos", f16, {64, 4}), zeros("sin", f16, {64, 4})}, {"input 7"}}});
   inputs = attention_inputs();
   inputs[1].dims[2] = "24";
   check_refused({{attention, inputs, caches, {"input 1 has shape [b, s, 24], expected 16"}}});

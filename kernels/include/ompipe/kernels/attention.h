@@ -1,8 +1,9 @@
-// com.microsoft::GroupQueryAttention in float32 over a KV-cache that belongs to the caller and is appended in place.
+// com.microsoft::GroupQueryAttention of float32 or float16 over a KV-cache of the caller's, which it appends in place.
 #pragma once
 
 #include <cstdint>
 
+#include "ompipe/kernels/element_type.h"
 #include "ompipe/kernels/isa.h"
 #include "ompipe/kernels/rotary.h"
 #include "ompipe/kernels/tiles.h"
@@ -11,9 +12,9 @@ namespace ompipe::kernels {
 
 // One half of a KV-cache: element i of the head h at position t of batch row b is
 // base[b * batch_stride + h * head_stride + t * row_stride + i]. [B, KV, capacity, d], with a capacity at or above the
-// length in use, is the usual form; any strides do.
+// length in use, is the usual form; any strides do. They count elements, of the call's cache_type.
 struct CacheView {
-  float* base = nullptr;
+  void* base = nullptr;
   int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
 };
 
@@ -22,17 +23,22 @@ struct CacheView {
 //
 // query, key and value are rows of a [B, S, ...] tensor: row (b, s) begins at (b S + s) * its stride. Packed [q, k, v]
 // is one tensor with key = query + heads d, value = key + kv_heads d and equal strides.
+//
+// `type` is that of query, key, value and output, `cache_type` that of both caches; each is f32 or f16, whatever the
+// other. All is computed in float32. What goes into a float16 cache is rounded once, to nearest even: a new key after
+// its rotation. New rows see one another as the cache holds them. A float16 output is rounded once.
 struct AttentionArguments {
-  const float* query = nullptr;  // row: heads * head_size
-  const float* key = nullptr;    // row: kv_heads * head_size
-  const float* value = nullptr;  // as key
-  int64_t query_stride = 0, key_stride = 0, value_stride = 0;
-  float* output = nullptr;             // [B, S, heads * head_size], contiguous
-  CacheView keys, values;              // hold past(b) positions on entry, past(b) + S on return
-  int64_t capacity = 0;                // positions that each cache has room for
-  const int32_t* seqlens_k = nullptr;  // [B]: the length with the new rows, less one
-  int64_t total_sequence_length = 0;   // the greatest such length; equal to S: a first prompt, whatever seqlens_k says
-  RotaryTable rotary;                  // pairs = 0: no rotation, of queries and new keys else
+  ElementType type = ElementType::f32, cache_type = ElementType::f32;
+  const void* query = nullptr;                                 // row: heads * head_size
+  const void* key = nullptr;                                   // row: kv_heads * head_size
+  const void* value = nullptr;                                 // as key
+  int64_t query_stride = 0, key_stride = 0, value_stride = 0;  // in elements
+  void* output = nullptr;                                      // [B, S, heads * head_size], contiguous
+  CacheView keys, values;                                      // hold past(b) positions on entry, past(b) + S on return
+  int64_t capacity = 0;                                        // positions that each cache has room for
+  const int32_t* seqlens_k = nullptr;                          // [B]: the length with the new rows, less one
+  int64_t total_sequence_length = 0;  // the greatest such length; equal to S: a first prompt, whatever seqlens_k says
+  RotaryTable rotary;                 // pairs = 0: no rotation, of queries and new keys else
   int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_size = 0;
   float scale = 0;      // the operator's default is 1 / sqrt(head_size)
   float softcap = 0;    // 0: none
@@ -43,8 +49,8 @@ struct AttentionArguments {
 // seqlens_k[b] + 1 - S.
 int64_t past_length(const AttentionArguments& arguments, int64_t b);
 
-// Null if the arguments fit together, else a static text that says what does not: head counts, lengths outside the
-// cache or the rotary table. The call demands that.
+// Null if the arguments fit together, else a static text that says what does not: types, head counts, lengths outside
+// the cache or the rotary table. The call demands that.
 const char* attention_error(const AttentionArguments& arguments);
 
 // Two phases: new keys (rotated) and values are appended to the cache; then attention, a tile for some query rows that

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ompipe/kernels/element_type.h"
 #include "ompipe/kernels/isa.h"
 #include "ompipe/kernels/tiles.h"
 
@@ -12,10 +13,11 @@ namespace ompipe::kernels {
 // first 2 * pairs elements are rotated, the rest passes. A pair is (x[i], x[i + pairs]), or (x[2i], x[2i + 1]) if
 // interleaved; it becomes (a cos - b sin, a sin + b cos).
 struct RotaryTable {
-  const float* cos = nullptr;  // [positions, pairs]
-  const float* sin = nullptr;
+  const void* cos = nullptr;  // [positions, pairs] of `type`
+  const void* sin = nullptr;
   int64_t positions = 0, pairs = 0;
   bool interleaved = false;
+  ElementType type = ElementType::f32;  // or f16
 };
 
 // Stand-alone com.microsoft::RotaryEmbedding. Heads are contiguous runs of head_size floats, the other strides are
