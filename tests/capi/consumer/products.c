@@ -67,6 +67,8 @@ static void compare(const Weight* weight, const ompipe_matmul_product* product, 
   }
 }
 
+enum { GUARD = 64 };
+
 // The same product on B's own bytes, at an odd address: the same bits, and fused the same packed bytes.
 static void multiply_source(const Weight* weight, ompipe_matmul_product product, int32_t way, Rows wanted) {
   const size_t packed_bytes = (size_t)weight->sizes.packed_bytes, b_bytes = (size_t)weight->sizes.source_bytes;
@@ -89,7 +91,7 @@ static void multiply_source(const Weight* weight, ompipe_matmul_product product,
   product.packed = NULL;
   product.source = &source;
   product.out = out.bytes;
-  product.shared_scratch = allocate((size_t)product.shared_scratch_bytes, OMPIPE_ALIGNMENT);
+  product.shared_scratch = allocate((size_t)product.shared_scratch_bytes + GUARD, OMPIPE_ALIGNMENT);
   if (way == OMPIPE_PRODUCT_FUSED) {
     product.pack_into = allocate(packed_bytes, OMPIPE_ALIGNMENT);
     product.pack_into_bytes = weight->sizes.packed_bytes;
@@ -100,6 +102,10 @@ static void multiply_source(const Weight* weight, ompipe_matmul_product product,
   demand_done(ompipe_matmul_call_init(call, size.bytes, &product, &reason), &reason);
   demand(ompipe_call_tile_scratch_bytes(call) == tile_bytes, "two answers about scratch");
   run_call_on_threads(call);
+  for (int64_t i = 0; i < GUARD; ++i) {
+    const unsigned char* const shared = product.shared_scratch;
+    demand(shared[product.shared_scratch_bytes + i] == 0xff, "something is written behind shared scratch");
+  }
   const size_t bytes = (size_t)(product.m * product.ldo * element_bytes(out.format));
   demand(memcmp(out.bytes, wanted.bytes, bytes) == 0, "B's own bytes give other bits");
   if (way == OMPIPE_PRODUCT_FUSED) {
