@@ -106,7 +106,7 @@ void run(benchmark::State& state, const Case& bench, Impl impl) {
   args.product.ldc = bench.spec.n;
   args.product.shared_scratch = shared.data();
   const TiledCall pack = pack_call(args), product = kernels::matmul_call(args.product);
-  const TiledCall fused = kernels::fused_call(args), portable = kernels::portable_call(args);
+  const TiledCall fused = kernels::fused_call(args).value(), portable = kernels::portable_call(args).value();
   TileTeam team(bench.threads,
                 std::max({product.tile_scratch_bytes, fused.tile_scratch_bytes, portable.tile_scratch_bytes}));
   for (int64_t i = 0; packed && i < sources.copies; ++i) {

@@ -35,6 +35,27 @@ bool read_isa(ompipe_isa from, Isa& into) {
   return false;
 }
 
+ompipe_status read_available_isa(ompipe_isa from, Isa& into, const char** reason) {
+  if (!read_isa(from, into)) return fail(OMPIPE_INVALID_ARGUMENT, reason, "isa must be one of OMPIPE_ISA_...");
+  if (isa_available(into)) return done(reason);
+  return fail(OMPIPE_ISA_UNAVAILABLE, reason, ompipe_status_text(OMPIPE_ISA_UNAVAILABLE));
+}
+
+ompipe_status check_shared_scratch(const void* scratch, int64_t bytes, int64_t needed, const char* too_small,
+                                   const char** reason) {
+  if (needed == 0) return done(reason);
+  if (scratch == nullptr) return fail(OMPIPE_INVALID_ARGUMENT, reason, "shared_scratch is null");
+  if (bytes < needed) return fail(OMPIPE_TOO_SMALL, reason, too_small);
+  if (is_aligned(scratch, kAlignmentBytes)) return done(reason);
+  return fail(OMPIPE_MISALIGNED, reason, "shared_scratch must start at a multiple of OMPIPE_ALIGNMENT");
+}
+
+ompipe_status check_packed(const void* packed, const char** reason) {
+  if (packed == nullptr) return fail(OMPIPE_INVALID_ARGUMENT, reason, "packed is null");
+  if (is_aligned(packed, kAlignmentBytes)) return done(reason);
+  return fail(OMPIPE_MISALIGNED, reason, "packed must start at a multiple of OMPIPE_ALIGNMENT");
+}
+
 namespace {
 
 // Null if `call` was made, and at this address.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <new>
 #include <type_traits>
 
@@ -38,13 +39,17 @@ inline bool is_aligned(const void* memory, size_t alignment) {
   return reinterpret_cast<uintptr_t>(memory) % alignment == 0;
 }
 
-// Copies the caller's structure, of this version, an elder or a younger one. `first_bytes`: its size in version 1.0.
-// False if it isn't one, or sets what this version doesn't know.
+inline constexpr const char* kStruct =
+    "struct_bytes must be the structure's size, and what this version doesn't know zero";
+
+// Copies the caller's structure, of this version, an elder or a younger one. `elder_bytes`: its sizes in the versions
+// where it was smaller. False if it isn't one, or sets what this version doesn't know.
 template <typename Struct>
-bool read_struct(const Struct* from, size_t first_bytes, Struct& into) {
+bool read_struct(const Struct* from, std::initializer_list<size_t> elder_bytes, Struct& into) {
   size_t bytes = 0;
   std::memcpy(&bytes, from, sizeof bytes);
-  if (bytes < first_bytes || bytes > (size_t{1} << 16)) return false;
+  if (bytes > (size_t{1} << 16)) return false;
+  if (bytes < sizeof(Struct) && std::ranges::find(elder_bytes, bytes) == elder_bytes.end()) return false;
   const auto* tail = reinterpret_cast<const unsigned char*>(from);
   for (size_t at = sizeof(Struct); at < bytes; ++at) {
     if (tail[at] != 0) return false;
@@ -63,6 +68,13 @@ ompipe_status check_place(const Struct* place, size_t bytes, const char** reason
   return done(reason);
 }
 
+// Scratch of a whole call: there, large enough, aligned. `too_small` names the function that says how large.
+ompipe_status check_shared_scratch(const void* scratch, int64_t bytes, int64_t needed, const char* too_small,
+                                   const char** reason);
+
+// Packed bytes that a product reads or writes: there, aligned.
+ompipe_status check_packed(const void* packed, const char** reason);
+
 // Makes a call in the caller's memory: `arguments` are copied there and bound by `bind`.
 template <typename Arguments, typename Bind>
 void make_call(ompipe_call* call, const Arguments& arguments, Bind bind) {
@@ -76,6 +88,7 @@ void make_call(ompipe_call* call, const Arguments& arguments, Bind bind) {
 
 // The two sides' names of an instruction set. False for a value without a counterpart; OMPIPE_ISA_BEST has one.
 bool read_isa(ompipe_isa from, Isa& into);
+ompipe_status read_available_isa(ompipe_isa from, Isa& into, const char** reason);
 ompipe_isa c_isa(Isa isa);
 
 }  // namespace ompipe::kernels::c

@@ -195,8 +195,9 @@ size_t scratch_bytes(const MatMulArgs& product, Way way) {
          static_cast<size_t>(std::min(group_strip_groups(layout), groups) * (layout.packed_bytes / groups));
 }
 
-TiledCall call_of(const PortableArgs& args, Way way, TiledCall::RunTile run) {
+std::optional<TiledCall> call_of(const PortableArgs& args, Way way, TiledCall::RunTile run) {
   const PackedLayout& layout = *args.product.layout;
+  if (portable_unsupported_reason(layout.spec) != nullptr) return std::nullopt;
   const int64_t m = args.product.m;
   const ColumnTiling tiling = tiling_of(layout, way, m);
   TiledCall call;
@@ -217,16 +218,21 @@ TiledCall call_of(const PortableArgs& args, Way way, TiledCall::RunTile run) {
 
 }  // namespace
 
+const char* portable_unsupported_reason(const MatMulSpec& spec) {
+  if (const char* const reason = unsupported_reason(spec)) return reason;
+  return is_bytes(spec) ? "weights of bytes (u8, s8) are multiplied packed only" : nullptr;
+}
+
 int64_t portable_shared_scratch_bytes(const PackedLayout& layout, int64_t m, ElementType type) {
   const int64_t bytes = shared_scratch_bytes(layout, m, type);
   if (!is_integer(layout.spec)) return bytes;
   return std::max(bytes, std::min<int64_t>(m, kDirectRows) * span_row(layout.spec).bytes);
 }
 
-TiledCall portable_call(const PortableArgs& args) {
+std::optional<TiledCall> portable_call(const PortableArgs& args) {
   return call_of(args, way_of(*args.product.layout, args.product.m), run_portable_tile);
 }
 
-TiledCall fused_call(const PortableArgs& args) { return call_of(args, Way::fused, run_fused_tile); }
+std::optional<TiledCall> fused_call(const PortableArgs& args) { return call_of(args, Way::fused, run_fused_tile); }
 
 }  // namespace ompipe::kernels

@@ -3,12 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace ompipe::kernels {
 namespace {
 
 struct Field {
-  std::string_view name;
+  const char* name;
   int64_t Tuning::* member;
   int64_t least, most, step;
   const char* expected;
@@ -20,6 +21,11 @@ constexpr Field kFields[] = {
     {"quantised-bytes", &Tuning::quantised_bytes, 4096, 1 << 30, 1, "quantised-bytes must be 4096 to 1G"},
     {"strip-k", &Tuning::strip_k, 64, 4096, 32, "strip-k must be a multiple of 32 from 64 to 4096"},
 };
+
+const Field* field_of(std::string_view name) {
+  const Field* const found = std::ranges::find(kFields, name, &Field::name);
+  return found != std::end(kFields) ? found : nullptr;
+}
 
 }  // namespace
 
@@ -35,13 +41,20 @@ Tuning tuning_of_this_cpu() {
 }
 
 const char* set_tuning(Tuning& tuning, std::string_view name, int64_t value) {
-  for (const Field& field : kFields) {
-    if (field.name != name) continue;
-    if (value < field.least || value > field.most || value % field.step != 0) return field.expected;
-    tuning.*field.member = value;
-    return nullptr;
-  }
-  return "the names are tile-us, rows, quantised-bytes and strip-k";
+  const Field* const field = field_of(name);
+  if (field == nullptr) return "the names are tile-us, rows, quantised-bytes and strip-k";
+  if (value < field->least || value > field->most || value % field->step != 0) return field->expected;
+  tuning.*field->member = value;
+  return nullptr;
+}
+
+const char* tuning_name(int index) {
+  return index >= 0 && index < static_cast<int>(std::size(kFields)) ? kFields[index].name : nullptr;
+}
+
+std::optional<int64_t> tuning_value(const Tuning& tuning, std::string_view name) {
+  const Field* const field = field_of(name);
+  return field != nullptr ? std::optional(tuning.*field->member) : std::nullopt;
 }
 
 }  // namespace ompipe::kernels

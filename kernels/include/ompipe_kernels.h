@@ -1,5 +1,6 @@
 // The C interface of Ompipe's kernels: matrix products with constant weights that are packed once, computed as tiles
-// that the caller runs on threads of its own. Plain C11, and C++.
+// that the caller runs on threads of its own. Plain C11, and C++. Since version 1.1 also products on bytes that aren't
+// packed, exact products of int8, DynamicQuantizeLinear, and tile sizes.
 //
 // A weight's life: describe it (ompipe_matmul_weight), make its layout in memory of yours, ask for sizes, pack its
 // bytes as they arrive, then describe products by it and run their tiles:
@@ -26,7 +27,7 @@
 #include <stdint.h>
 
 #define OMPIPE_KERNELS_VERSION_MAJOR 1
-#define OMPIPE_KERNELS_VERSION_MINOR 0
+#define OMPIPE_KERNELS_VERSION_MINOR 1
 
 #if defined(__GNUC__)
 #define OMPIPE_KERNELS_API __attribute__((visibility("default")))
@@ -101,6 +102,27 @@ OMPIPE_KERNELS_API const char* ompipe_isa_name(ompipe_isa isa) OMPIPE_NOEXCEPT;
 // The inverse of ompipe_isa_name. OMPIPE_INVALID_ARGUMENT for a name that isn't there.
 OMPIPE_KERNELS_API ompipe_status ompipe_isa_parse(const char* name, ompipe_isa* isa) OMPIPE_NOEXCEPT;
 
+// --- tile sizes (1.1) ---
+
+// They decide how fast products are, never their bits or the packed bytes. A value, as a layout is.
+typedef struct ompipe_tuning ompipe_tuning;
+
+OMPIPE_KERNELS_API ompipe_size ompipe_tuning_size(void) OMPIPE_NOEXCEPT;
+
+// Makes this CPU's profile in `tuning`, memory of `tuning_bytes`.
+OMPIPE_KERNELS_API ompipe_status ompipe_tuning_init(ompipe_tuning* tuning, size_t tuning_bytes,
+                                                    const char** reason) OMPIPE_NOEXCEPT;
+
+// The names of its fields, "tile-us" and so on, from index 0; null where there are no more.
+OMPIPE_KERNELS_API const char* ompipe_tuning_name(int32_t index) OMPIPE_NOEXCEPT;
+
+// Reads and sets the field of that name. OMPIPE_INVALID_ARGUMENT for an unknown name, and for a value that the field
+// can't have; `reason` says what it can.
+OMPIPE_KERNELS_API ompipe_status ompipe_tuning_get(const ompipe_tuning* tuning, const char* name, int64_t* value,
+                                                   const char** reason) OMPIPE_NOEXCEPT;
+OMPIPE_KERNELS_API ompipe_status ompipe_tuning_set(ompipe_tuning* tuning, const char* name, int64_t value,
+                                                   const char** reason) OMPIPE_NOEXCEPT;
+
 // --- the weight of a matrix product ---
 
 // How B's bytes lie where they come from, little-endian.
@@ -108,7 +130,9 @@ enum {
   OMPIPE_WEIGHT_F32 = 1,  // elements [K, N], or [N, K] if trans_b
   OMPIPE_WEIGHT_F16 = 2,
   OMPIPE_WEIGHT_BF16 = 3,
-  OMPIPE_WEIGHT_NBITS = 4  // uint8 [N, ceil(K / block), block * bits / 8], low bits first: com.microsoft::MatMulNBits
+  OMPIPE_WEIGHT_NBITS = 4,  // uint8 [N, ceil(K / block), block * bits / 8], low bits first: com.microsoft::MatMulNBits
+  OMPIPE_WEIGHT_U8 = 5,     // bytes [K, N], of the exact products of int8 (1.1)
+  OMPIPE_WEIGHT_S8 = 6
 };
 
 // Zero points of OMPIPE_WEIGHT_NBITS, one a column and block of k.
@@ -134,14 +158,15 @@ OMPIPE_KERNELS_API int32_t ompipe_scales_fit_f16(const float* scales, int64_t co
 typedef struct ompipe_matmul_weight {
   size_t struct_bytes;
   int64_t k, n;
-  int32_t format;          // OMPIPE_WEIGHT_...
-  ompipe_isa isa;          // that packs and multiplies
-  int32_t trans_b;         // float formats: 0 or 1
-  int32_t bits;            // the rest is of OMPIPE_WEIGHT_NBITS: 2, 4 or 8
-  int32_t block;           // 16, 32, 64, 128 or 256 elements of k share a scale
-  int32_t accuracy_level;  // 0: float32 activations; 4: int8, quantised in blocks of min(block, 32)
-  int32_t zero_points;     // OMPIPE_ZERO_POINTS_...
-  int32_t scales;          // OMPIPE_SCALES_...
+  int32_t format;               // OMPIPE_WEIGHT_...
+  ompipe_isa isa;               // that packs and multiplies
+  int32_t trans_b;              // float formats: 0 or 1
+  int32_t bits;                 // the rest is of OMPIPE_WEIGHT_NBITS: 2, 4 or 8
+  int32_t block;                // 16, 32, 64, 128 or 256 elements of k share a scale
+  int32_t accuracy_level;       // 0: float32 activations; 4: int8, quantised in blocks of min(block, 32)
+  int32_t zero_points;          // OMPIPE_ZERO_POINTS_...
+  int32_t scales;               // OMPIPE_SCALES_...
+  const ompipe_tuning* tuning;  // (1.1) not of U8 and S8; copied into the layout. Null: this CPU's
 } ompipe_matmul_weight;
 
 // A weight with all that follows from it. A value: it may be copied to another place of the same size and alignment.
@@ -176,7 +201,7 @@ OMPIPE_KERNELS_API ompipe_isa ompipe_matmul_layout_isa(const ompipe_matmul_layou
 OMPIPE_KERNELS_API ompipe_status ompipe_matmul_layout_key(const ompipe_matmul_layout* layout, char* text,
                                                           size_t text_bytes, size_t* needed_bytes) OMPIPE_NOEXCEPT;
 
-// Bytes that a range of B is packed from. Any alignment; read only during the call.
+// Bytes that a range of B is packed from. Any alignment; ompipe_matmul_pack reads them while it runs.
 typedef struct ompipe_matmul_source {
   size_t struct_bytes;
   int64_t begin, end;       // the range: bytes of B
@@ -197,14 +222,20 @@ OMPIPE_KERNELS_API ompipe_status ompipe_matmul_pack(const ompipe_matmul_layout* 
 // The type of a, c and out. Products of float16 are computed as those of float32 and rounded when they are written.
 enum { OMPIPE_ELEMENTS_F32 = 0, OMPIPE_ELEMENTS_F16 = 1 };
 
+// Where a product finds B; the result has the same bits. Portable: a first product need not wait for a packed weight,
+// nor for memory for one; its tiles read `source`, or pack strips of it that stay in a cache. Fused: they also write
+// the strips to `pack_into`, and after the last tile, with m = 0 too, it holds what ompipe_matmul_pack makes of all of
+// B.
+enum { OMPIPE_PRODUCT_PACKED = 0, OMPIPE_PRODUCT_PORTABLE = 1, OMPIPE_PRODUCT_FUSED = 2 };
+
 // One product: out[m, n] = alpha * (A * B)[m, n] + beta * c[m, n]. Start from ompipe_matmul_product_default. All that
-// it points to outlives the call that is made of it, and `out` overlaps none of it.
+// it points to outlives the call that is made of it, but for the structure `source`, and `out` overlaps none of it.
 typedef struct ompipe_matmul_product {
   size_t struct_bytes;
-  const ompipe_matmul_layout* layout;
-  const void* packed;  // sizes.packed_bytes
-  int64_t m;           // 0 is possible: nothing to do
-  const void* a;       // [m, K], rows `lda` elements apart
+  const ompipe_matmul_layout* layout;  // not of OMPIPE_WEIGHT_U8 and S8
+  const void* packed;                  // OMPIPE_PRODUCT_PACKED: sizes.packed_bytes; else null
+  int64_t m;                           // 0 is possible: nothing to do
+  const void* a;                       // [m, K], rows `lda` elements apart
   int64_t lda;
   void* out;  // [m, N], rows `ldo` elements apart
   int64_t ldo;
@@ -212,20 +243,23 @@ typedef struct ompipe_matmul_product {
   int64_t c_row_stride, c_column_stride;
   float alpha, beta;
   int32_t elements;      // OMPIPE_ELEMENTS_...
-  int32_t unused;        // 0
+  int32_t way;           // OMPIPE_PRODUCT_... (1.0: 0)
   void* shared_scratch;  // for all tiles of this product, at OMPIPE_ALIGNMENT; of no other product that runs meanwhile
   int64_t shared_scratch_bytes;
+  const ompipe_matmul_source* source;  // (1.1) portable and fused: the whole of B, from 0 to source_bytes; else null
+  void* pack_into;                     // (1.1) fused: sizes.packed_bytes, at OMPIPE_ALIGNMENT; else null
+  int64_t pack_into_bytes;
 } ompipe_matmul_product;
 
 // All zero, but alpha and beta 1 and c a bias of N elements.
 static inline ompipe_matmul_product ompipe_matmul_product_default(void) {
   ompipe_matmul_product product = {
-      sizeof(ompipe_matmul_product), NULL, NULL, 0, NULL, 0, NULL, 0, NULL, 0, 1, 1, 1, 0, 0, NULL, 0};
+      sizeof(ompipe_matmul_product), NULL, NULL, 0, NULL, 0, NULL, 0, NULL, 0, 1, 1, 1, 0, 0, NULL, 0, NULL, NULL, 0};
   return product;
 }
 
 // Scratch that a product needs: shared by all its tiles, and of each tile that runs. Neither falls as m rises. Reads
-// `layout`, `elements` and `m` of the product only, so that it can be asked before there is memory.
+// `layout`, `elements`, `way` and `m` of the product only, so that it can be asked before there is memory.
 OMPIPE_KERNELS_API ompipe_status ompipe_matmul_scratch(const ompipe_matmul_product* product, int64_t* shared_bytes,
                                                        int64_t* tile_bytes) OMPIPE_NOEXCEPT;
 
@@ -260,6 +294,64 @@ OMPIPE_KERNELS_API ompipe_status ompipe_call_run_tile(const ompipe_call* call, i
 // Runs every tile of every phase on the calling thread, with scratch as for one tile.
 OMPIPE_KERNELS_API ompipe_status ompipe_call_run(const ompipe_call* call, void* scratch,
                                                  int64_t scratch_bytes) OMPIPE_NOEXCEPT;
+
+// --- exact products of int8 (1.1) ---
+
+// ONNX MatMulInteger: out[m, n] = sum over k of (a[m, k] - a's zero point) * (B[k, n] - n's zero point), modulo 2^32.
+// All that it points to outlives the call, and `out` overlaps none of it; zero points are read by the tiles, so that an
+// earlier call may write them.
+typedef struct ompipe_matmul_integer_product {
+  size_t struct_bytes;
+  const ompipe_matmul_layout* layout;  // of OMPIPE_WEIGHT_U8 or S8
+  const void* packed;                  // sizes.packed_bytes
+  int64_t m;                           // 0 is possible
+  const void* a;                       // [m, K] bytes, rows `lda` apart
+  int64_t lda;
+  int32_t* out;  // [m, N], rows `ldo` elements apart
+  int64_t ldo;
+  const void* a_zero_point;     // one byte of a's type; null: 0
+  const void* b_zero_points;    // bytes of B's type; null: 0
+  int32_t b_zero_point_stride;  // 1: one of each column; 0: one of all
+  int32_t a_signed;             // 1: a is int8; 0: uint8
+  void* shared_scratch;         // as of ompipe_matmul_product
+  int64_t shared_scratch_bytes;
+} ompipe_matmul_integer_product;
+
+// As ompipe_matmul_scratch. Reads `layout` and `m` only.
+OMPIPE_KERNELS_API ompipe_status ompipe_matmul_integer_scratch(const ompipe_matmul_integer_product* product,
+                                                               int64_t* shared_bytes,
+                                                               int64_t* tile_bytes) OMPIPE_NOEXCEPT;
+
+// As ompipe_matmul_call_init.
+OMPIPE_KERNELS_API ompipe_status ompipe_matmul_integer_call_init(ompipe_call* call, size_t call_bytes,
+                                                                 const ompipe_matmul_integer_product* product,
+                                                                 const char** reason) OMPIPE_NOEXCEPT;
+
+// ONNX DynamicQuantizeLinear: scale = (max(x, 0) - min(x, 0)) / 255, 1 if that is 0; zero_point = -min / scale;
+// y[i] = x[i] / scale + zero_point; both rounded to nearest even and clamped to 0 .. 255. A NaN counts for neither
+// bound, and gives 0. Infinity gives an infinite scale; then y means nothing. All that it points to outlives the call.
+typedef struct ompipe_dynamic_quantize {
+  size_t struct_bytes;
+  int64_t count;  // of elements; 0 is possible
+  const float* x;
+  uint8_t* y;
+  float* scale;
+  uint8_t* zero_point;
+  ompipe_isa isa;        // that computes
+  int32_t unused;        // 0
+  void* shared_scratch;  // as of ompipe_matmul_product
+  int64_t shared_scratch_bytes;
+} ompipe_dynamic_quantize;
+
+// As ompipe_matmul_scratch; *tile_bytes may be 0. Reads `isa` and `count` only.
+OMPIPE_KERNELS_API ompipe_status ompipe_dynamic_quantize_scratch(const ompipe_dynamic_quantize* quantize,
+                                                                 int64_t* shared_bytes,
+                                                                 int64_t* tile_bytes) OMPIPE_NOEXCEPT;
+
+// As ompipe_matmul_call_init.
+OMPIPE_KERNELS_API ompipe_status ompipe_dynamic_quantize_call_init(ompipe_call* call, size_t call_bytes,
+                                                                   const ompipe_dynamic_quantize* quantize,
+                                                                   const char** reason) OMPIPE_NOEXCEPT;
 
 #ifdef __cplusplus
 }

@@ -79,10 +79,10 @@ struct Case {
 };
 
 // Runs the tiles of every phase in that order with poisoned scratch of exactly the stated sizes.
-void run_call(PortableArgs& args, TiledCall (*make)(const PortableArgs&), Order order) {
+void run_call(PortableArgs& args, std::optional<TiledCall> (*make)(const PortableArgs&), Order order) {
   Buffer shared(portable_shared_scratch_bytes(*args.product.layout, args.product.m, args.product.type));
   args.product.shared_scratch = shared.data();
-  const TiledCall call = make(args);
+  const TiledCall call = make(args).value();
   for (int phase = 0; phase < call.phase_count; ++phase) {
     std::vector<int64_t> tiles(call.tile_counts[phase]);
     std::iota(tiles.begin(), tiles.end(), int64_t{0});
@@ -279,9 +279,25 @@ TEST_CASE("no rows: nothing to multiply, but fused packs") {
     PortableArgs args;
     const PackedLayout layout = make_layout(spec, Isa::scalar).value();
     args.product.layout = &layout;
-    const TiledCall call = portable_call(args);
+    const TiledCall call = portable_call(args).value();
     for (int phase = 0; phase < call.phase_count; ++phase) CHECK(call.tile_counts[phase] == 0);
   }
+}
+
+TEST_CASE("weights of bytes are refused, with the reason") {
+  for (WeightFormat format : {WeightFormat::u8, WeightFormat::s8}) {
+    const PackedLayout layout = make_layout({.format = format, .k = 40, .n = 20}, Isa::scalar).value();
+    CHECK(std::string(portable_unsupported_reason(layout.spec)) ==
+          "weights of bytes (u8, s8) are multiplied packed only");
+    PortableArgs args;
+    args.product.layout = &layout;
+    args.product.m = 3;
+    CHECK_FALSE(portable_call(args).has_value());
+    CHECK_FALSE(fused_call(args).has_value());
+  }
+  CHECK(portable_unsupported_reason({.format = WeightFormat::bf16, .k = 40, .n = 20}) == nullptr);
+  CHECK(std::string(portable_unsupported_reason({.format = WeightFormat::nbits, .k = 40, .n = 20, .bits = 3})) ==
+        "bits must be 2, 4 or 8");
 }
 
 TEST_CASE("scratch never falls with the rows") {
@@ -289,14 +305,14 @@ TEST_CASE("scratch never falls with the rows") {
                           MatMulSpec{.format = WeightFormat::nbits, .k = 1, .n = 20, .block = 16, .accuracy_level = 4},
                           MatMulSpec{.format = WeightFormat::nbits, .k = 900, .n = 90, .accuracy_level = 0}}) {
     const PackedLayout layout = make_layout(spec, Isa::scalar).value();
-    for (TiledCall (*make)(const PortableArgs&) : {portable_call, fused_call}) {
+    for (std::optional<TiledCall> (*make)(const PortableArgs&) : {portable_call, fused_call}) {
       int64_t shared = 0;
       size_t scratch = 0;
       for (int64_t m = 0; m < 600; ++m) {
         PortableArgs args;
         args.product.layout = &layout;
         args.product.m = m;
-        const size_t bytes = make(args).tile_scratch_bytes;
+        const size_t bytes = make(args).value().tile_scratch_bytes;
         CHECK(bytes >= scratch);
         CHECK(portable_shared_scratch_bytes(layout, m) >= shared);
         scratch = bytes;

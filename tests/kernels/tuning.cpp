@@ -91,6 +91,20 @@ TEST_CASE("a value out of range, or a name that isn't there, changes nothing and
   CHECK(tuning.tile_us == Tuning().tile_us);
 }
 
+TEST_CASE("fields are listed, and read as they were set") {
+  const Tuning tuning = tuned({{"tile-us", 7}, {"rows", 30}, {"quantised-bytes", 5000}, {"strip-k", 96}});
+  const std::pair<std::string, int64_t> wanted[] = {
+      {"tile-us", 7}, {"rows", 30}, {"quantised-bytes", 5000}, {"strip-k", 96}};
+  int index = 0;
+  for (const auto& [name, value] : wanted) {
+    CHECK(tuning_name(index++) == name);
+    CHECK(tuning_value(tuning, name) == value);
+  }
+  CHECK(tuning_name(index) == nullptr);
+  CHECK(tuning_name(-1) == nullptr);
+  CHECK_FALSE(tuning_value(tuning, "columns").has_value());
+}
+
 TEST_CASE("the profile keeps quantised rows in half of L2") {
   CHECK(tuning_for(1 << 20).quantised_bytes == 512 << 10);
   CHECK(tuning_for(0).quantised_bytes == Tuning().quantised_bytes);

@@ -57,7 +57,8 @@ struct Phase {
 // One node: its packed weight. Computes may run at once, each with memory of its own.
 class Kernel {
  public:
-  explicit Kernel(const OrtApi& api) : api_(api) {}
+  // `elements`: of A, bias and the result, OMPIPE_ELEMENTS_...
+  Kernel(const OrtApi& api, int32_t elements) : api_(api), elements_(elements) {}
 
   OrtStatus* prepare(const OrtKernelInfo* info) {
     ompipe_matmul_weight weight = {};
@@ -106,6 +107,7 @@ class Kernel {
     OMPIPE_ORT_TRY(api_.GetTensorMutableData(out, &product.out));
     if (bias != nullptr) OMPIPE_ORT_TRY(api_.GetTensorData(bias, &product.c));
     product.layout = layout();
+    product.elements = elements_;
     product.packed = packed_.get();
     product.lda = k_;
     product.ldo = n_;
@@ -228,18 +230,25 @@ class Kernel {
   }
 
   const OrtApi& api_;
+  int32_t elements_;
   Memory layout_, packed_;
   int64_t k_ = 0, n_ = 0;
   bool has_bias_ = false;
 };
 
+template <int32_t elements>
 OrtStatus* create(const OrtCustomOp*, const OrtApi* api, const OrtKernelInfo* info, void** kernel) {
-  auto made = std::make_unique<Kernel>(*api);
+  auto made = std::make_unique<Kernel>(*api, elements);
   OMPIPE_ORT_TRY(made->prepare(info));
   *kernel = made.release();
   return nullptr;
 }
 
+template <int32_t elements>
+constexpr ONNXTensorElementDataType kRows =
+    elements == OMPIPE_ELEMENTS_F16 ? ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16 : ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+
+template <int32_t elements>
 OrtCustomOp make_operator() {
   OrtCustomOp op = {};
   op.version = ORT_API_VERSION;
@@ -247,7 +256,7 @@ OrtCustomOp make_operator() {
   op.GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };
   op.GetInputTypeCount = [](const OrtCustomOp*) -> size_t { return kInputs; };
   op.GetInputType = [](const OrtCustomOp*, size_t input) {
-    if (input == kA || input == kBias) return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+    if (input == kA || input == kBias) return kRows<elements>;
     if (input == kB) return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8;
     return input == kGroupIndex ? ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32 : ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
   };
@@ -256,9 +265,9 @@ OrtCustomOp make_operator() {
   };
   op.GetInputMemoryType = [](const OrtCustomOp*, size_t) { return OrtMemTypeDefault; };
   op.GetOutputTypeCount = [](const OrtCustomOp*) -> size_t { return 1; };
-  op.GetOutputType = [](const OrtCustomOp*, size_t) { return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT; };
+  op.GetOutputType = [](const OrtCustomOp*, size_t) { return kRows<elements>; };
   op.GetOutputCharacteristic = [](const OrtCustomOp*, size_t) { return INPUT_OUTPUT_REQUIRED; };
-  op.CreateKernelV2 = create;
+  op.CreateKernelV2 = create<elements>;
   op.KernelComputeV2 = [](void* kernel, OrtKernelContext* context) {
     return static_cast<const Kernel*>(kernel)->compute(context);
   };
@@ -270,8 +279,13 @@ OrtCustomOp make_operator() {
 
 }  // namespace
 
-const OrtCustomOp* mat_mul_nbits() {
-  static const OrtCustomOp op = make_operator();
+const OrtCustomOp* mat_mul_nbits_f32() {
+  static const OrtCustomOp op = make_operator<OMPIPE_ELEMENTS_F32>();
+  return &op;
+}
+
+const OrtCustomOp* mat_mul_nbits_f16() {
+  static const OrtCustomOp op = make_operator<OMPIPE_ELEMENTS_F16>();
   return &op;
 }
 

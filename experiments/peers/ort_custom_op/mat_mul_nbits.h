@@ -8,7 +8,9 @@ namespace ompipe_ort {
 
 // A, B, scales, and, where given, zero_points and bias. B, scales and zero points must be constant: they are packed
 // once, when a session makes the node's kernel. g_idx is refused. The tiles of a product run on the session's own
-// threads. The value lives as long as the process; any thread.
-const OrtCustomOp* mat_mul_nbits();
+// threads. One for each type of A, bias and the result; scales and zero points may have another. The values live as
+// long as the process; any thread.
+const OrtCustomOp* mat_mul_nbits_f32();
+const OrtCustomOp* mat_mul_nbits_f16();
 
 }  // namespace ompipe_ort

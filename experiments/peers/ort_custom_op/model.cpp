@@ -1,34 +1,10 @@
 #include "model.h"
 
-#include <cmath>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
+#include <set>
 #include <utility>
-
-double Weight::value(int64_t k, int64_t n) const {
-  const int64_t blocks = size / block, at = n * blocks + k / block;
-  const int quant = b[static_cast<size_t>((at * block + k % block) / 2)] >> k % 2 * 4 & 15;
-  const int zero_point =
-      zero_points[static_cast<size_t>(n * ((blocks + 1) / 2) + k / block / 2)] >> k / block % 2 * 4 & 15;
-  return (quant - zero_point) * double(scales[static_cast<size_t>(at)]);
-}
-
-Weight make_weight(int64_t size, int block, uint32_t seed) {
-  std::mt19937 random(seed);
-  Weight weight;
-  weight.size = size;
-  weight.block = block;
-  const int64_t blocks = size / block;
-  weight.b.resize(static_cast<size_t>(size * size / 2));
-  weight.zero_points.resize(static_cast<size_t>(size * ((blocks + 1) / 2)), 0x88);
-  weight.scales.resize(static_cast<size_t>(size * blocks));
-  for (uint8_t& byte : weight.b) byte = static_cast<uint8_t>(random());
-  // Quants less 8 have the mean square 21.5.
-  const float scale = 1 / std::sqrt(21.5f * static_cast<float>(size));
-  for (float& each : weight.scales) each = scale * std::uniform_real_distribution<float>(0.5f, 1.4f)(random);
-  return weight;
-}
 
 Ort::Ort(int threads) : api_(OrtGetApiBase()->GetApi(ORT_API_VERSION)) {
   if (api_ == nullptr) {
@@ -38,7 +14,7 @@ Ort::Ort(int threads) : api_(OrtGetApiBase()->GetApi(ORT_API_VERSION)) {
   OrtThreadingOptions* options = nullptr;
   check(api_->CreateThreadingOptions(&options));
   check(api_->SetGlobalIntraOpNumThreads(options, threads));
-  check(api_->CreateEnvWithGlobalThreadPools(ORT_LOGGING_LEVEL_WARNING, "ompipe", options, &environment_));
+  check(api_->CreateEnvWithGlobalThreadPools(ORT_LOGGING_LEVEL_FATAL, "ompipe", options, &environment_));
   api_->ReleaseThreadingOptions(options);
 }
 
@@ -68,6 +44,10 @@ class Message {
   }
   Message& text(int field, const std::string& value) { return bytes(field, value.data(), value.size()); }
   Message& message(int field, const Message& value) { return text(field, value.written_); }
+  Message& append(const Message& fields) {
+    written_ += fields.written_;
+    return *this;
+  }
   const std::string& written() const { return written_; }
 
  private:
@@ -78,12 +58,22 @@ class Message {
   std::string written_;
 };
 
-template <typename Element>
-Message initializer(const std::string& name, const std::vector<Element>& elements, const std::vector<int64_t>& dims,
+template <typename Number>
+Message initializer(const std::string& name, const std::vector<Number>& numbers, const std::vector<int64_t>& dims,
                     ONNXTensorElementDataType type) {
   Message tensor;
   for (int64_t dim : dims) tensor.number(1, uint64_t(dim));
-  return tensor.number(2, type).text(8, name).bytes(9, elements.data(), elements.size() * sizeof(Element));
+  return tensor.number(2, type).text(8, name).bytes(9, numbers.data(), numbers.size() * sizeof(Number));
+}
+
+ONNXTensorElementDataType type_of(Element element) {
+  return element == Element::f16 ? ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16 : ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+}
+
+Message initializer(const std::string& name, const std::vector<float>& numbers, Element element) {
+  const std::vector<int64_t> dims = {int64_t(numbers.size())};
+  if (element == Element::f32) return initializer(name, numbers, dims, type_of(element));
+  return initializer(name, to_halves(numbers), dims, type_of(element));
 }
 
 Message attribute(const char* name, int64_t value) {
@@ -91,67 +81,126 @@ Message attribute(const char* name, int64_t value) {
   return Message().text(1, name).number(3, uint64_t(value)).number(20, kInt);
 }
 
-// float32 [rows, size]
-Message value_info(const char* name, int64_t size) {
-  const Message shape = Message().message(1, Message().text(2, "rows")).message(1, Message().number(1, uint64_t(size)));
-  const Message tensor = Message().number(1, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT).message(2, shape);
+// [rows, size]
+Message value_info(const char* name, const Weight& weight) {
+  const Message size = Message().number(1, uint64_t(weight.size));
+  const Message shape = Message().message(1, Message().text(2, "rows")).message(1, size);
+  const Message tensor = Message().number(1, type_of(weight.format.rows)).message(2, shape);
   return Message().text(1, name).message(2, Message().message(1, tensor));
 }
 
+Element zero_point_element(const Format& format) {
+  return format.zero_points == ZeroPoints::f16 ? Element::f16 : Element::f32;
+}
+
+// The names of weight i's scales and zero points in a domain.
+std::string scales_name(const std::string& domain, const Format& format, const std::string& at) {
+  return (domain == kTheirs && format.scales != format.rows ? "t" : "s") + at;
+}
+
+std::string zero_points_name(const std::string& domain, const Weight& weight, const std::string& at) {
+  if (weight.format.zero_points == ZeroPoints::none) return "";
+  const bool other =
+      has_fractions(weight.format.zero_points) && zero_point_element(weight.format) != weight.format.rows;
+  return (domain == kTheirs && other ? "u" : "z") + at;
+}
+
+Message node_of(const std::string& domain, const Weight& weight, const std::string& at) {
+  const Format& format = weight.format;
+  Message node;
+  node.text(1, "b" + at).text(1, scales_name(domain, format, at)).text(1, zero_points_name(domain, weight, at));
+  if (format.bias) node.text(1, "").text(1, "c" + at);
+  node.text(4, "MatMulNBits").text(7, domain);
+  node.message(5, attribute("K", weight.size)).message(5, attribute("N", weight.size));
+  node.message(5, attribute("bits", format.bits)).message(5, attribute("block_size", format.block));
+  return node.message(5, attribute("accuracy_level", format.level));
+}
+
+// Constants that several chains have are written once.
+class Initializers {
+ public:
+  explicit Initializers(Message& graph) : graph_(graph) {}
+
+  void add(const std::string& domain, const Weight& weight, const std::string& at) {
+    const Format& format = weight.format;
+    const bool theirs = domain == kTheirs;
+    const std::vector<int64_t> dims = {weight.size, weight.blocks(), int64_t{format.block} * format.bits / 8};
+    add("b" + at, weight.b, dims, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8);
+    add(scales_name(domain, format, at), weight.scales, theirs ? format.rows : format.scales);
+    const std::string zero_points = zero_points_name(domain, weight, at);
+    if (has_fractions(weight.format.zero_points)) {
+      add(zero_points, weight.zero_points, theirs ? format.rows : zero_point_element(format));
+    } else if (format.zero_points == ZeroPoints::packed) {
+      const std::vector<uint8_t>& packed = weight.packed_zero_points;
+      add(zero_points, packed, {int64_t(packed.size())}, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8);
+    }
+    if (format.bias) add("c" + at, weight.bias, format.rows);
+  }
+
+ private:
+  void add(const std::string& name, const std::vector<float>& numbers, Element element) {
+    if (names_.insert(name).second) graph_.message(5, initializer(name, numbers, element));
+  }
+  void add(const std::string& name, const std::vector<uint8_t>& bytes, const std::vector<int64_t>& dims,
+           ONNXTensorElementDataType type) {
+    if (names_.insert(name).second) graph_.message(5, initializer(name, bytes, dims, type));
+  }
+
+  Message& graph_;
+  std::set<std::string> names_;
+};
+
 // For each domain a chain x -> one node a weight -> y0 (y1, ...), all over the same weights.
-Message graph_of(const std::vector<std::string>& domains, const std::vector<Weight>& weights, int level) {
+Message graph_of(const std::vector<std::string>& domains, const std::vector<Weight>& weights) {
   Message graph;
+  Initializers initializers(graph);
   for (size_t chain = 0; chain < domains.size(); ++chain) {
     const auto value = [chain](size_t at) { return "v" + std::to_string(chain) + "_" + std::to_string(at); };
     for (size_t i = 0; i < weights.size(); ++i) {
-      const std::string at = std::to_string(i);
-      const Weight& weight = weights[i];
-      Message node;
-      node.text(1, i == 0 ? "x" : value(i)).text(1, "b" + at).text(1, "s" + at).text(1, "z" + at);
-      node.text(2, i + 1 == weights.size() ? "y" + std::to_string(chain) : value(i + 1));
-      node.text(3, value(i)).text(4, "MatMulNBits").text(7, domains[chain]);
-      node.message(5, attribute("K", weight.size)).message(5, attribute("N", weight.size));
-      node.message(5, attribute("bits", 4)).message(5, attribute("block_size", weight.block));
-      graph.message(1, node.message(5, attribute("accuracy_level", level)));
+      Message node =
+          Message().text(1, i == 0 ? "x" : value(i)).append(node_of(domains[chain], weights[i], std::to_string(i)));
+      node.text(2, i + 1 == weights.size() ? "y" + std::to_string(chain) : value(i + 1)).text(3, value(i));
+      graph.message(1, node);
+      initializers.add(domains[chain], weights[i], std::to_string(i));
     }
   }
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const std::string at = std::to_string(i);
-    const Weight& weight = weights[i];
-    const int64_t blocks = weight.size / weight.block, pairs = int64_t(weight.zero_points.size());
-    const std::vector<int64_t> dims = {weight.size, blocks, weight.block / 2};
-    graph.message(5, initializer("b" + at, weight.b, dims, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8));
-    graph.message(5, initializer("s" + at, weight.scales, {weight.size * blocks}, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT));
-    graph.message(5, initializer("z" + at, weight.zero_points, {pairs}, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8));
-  }
-  graph.text(2, "chains").message(11, value_info("x", weights.front().size));
+  graph.text(2, "chains").message(11, value_info("x", weights.front()));
   for (size_t chain = 0; chain < domains.size(); ++chain) {
-    graph.message(12, value_info(("y" + std::to_string(chain)).c_str(), weights.back().size));
+    graph.message(12, value_info(("y" + std::to_string(chain)).c_str(), weights.front()));
   }
   return graph;
 }
 
-Message model_of(const std::vector<std::string>& domains, const std::vector<Weight>& weights, int level) {
+Message model_of(const std::vector<std::string>& domains, const std::vector<Weight>& weights) {
   Message model;
   model.number(1, 8);
   for (const auto& [name, version] : {std::pair("", 17), std::pair("com.microsoft", 1), std::pair("ompipe", 1)}) {
     model.message(8, Message().text(1, name).number(2, uint64_t(version)));
   }
-  return model.message(7, graph_of(domains, weights, level));
+  return model.message(7, graph_of(domains, weights));
 }
 
 }  // namespace
 
+Session::Session(const Ort& ort, const std::vector<Weight>& weights)
+    : ort_(ort), size_(weights.front().size), rows_(weights.front().format.rows) {}
+
 Session::Session(const Ort& ort, const std::string& library, const std::vector<std::string>& domains,
-                 const std::vector<Weight>& weights, int level)
-    : ort_(ort), size_(weights.front().size) {
-  ort_.check(make(library, model_of(domains, weights, level).written()));
+                 const std::vector<Weight>& weights)
+    : Session(ort, weights) {
+  ort_.check(make(library, model_of(domains, weights).written()));
 }
 
 std::string Session::refusal(const Ort& ort, const std::string& library, const std::vector<std::string>& domains,
-                             const std::vector<Weight>& weights, int level) {
-  Session session(ort);
-  OrtStatus* const status = session.make(library, model_of(domains, weights, level).written());
+                             const std::vector<Weight>& weights) {
+  const std::vector<float> a(static_cast<size_t>(weights.front().size), 1);
+  std::vector<float> out = a;
+  Session session(ort, weights);
+  OrtStatus* status = session.make(library, model_of(domains, weights).written());
+  if (status == nullptr) {
+    session.bind(1, a, {&out});
+    status = session.try_run();
+  }
   const std::string message = status != nullptr ? ort.api().GetErrorMessage(status) : "";
   ort.api().ReleaseStatus(status);
   return message;
@@ -175,20 +224,32 @@ Session::~Session() {
   ort_.api().ReleaseMemoryInfo(memory_);
 }
 
-void Session::bind(int64_t m, std::vector<float>& a, const std::vector<std::vector<float>*>& outs) {
+void Session::bind(int64_t m, const std::vector<float>& a, const std::vector<std::vector<float>*>& outs) {
   const int64_t dims[] = {m, size_};
-  std::vector<std::vector<float>*> all = {&a};
-  all.insert(all.end(), outs.begin(), outs.end());
-  for (std::vector<float>* memory : all) {
+  bound_.push_back({nullptr, to_halves(a)});
+  for (std::vector<float>* out : outs) bound_.push_back({out, to_halves(*out)});
+  for (Bound& each : bound_) {
+    const std::vector<float>& floats = each.out != nullptr ? *each.out : a;
+    // ONNX Runtime takes memory of inputs as of outputs, and writes to outputs only.
+    void* at = const_cast<float*>(floats.data());
+    if (rows_ == Element::f16) at = each.halves.data();
+    const size_t bytes = floats.size() * (rows_ == Element::f16 ? sizeof(uint16_t) : sizeof(float));
     OrtValue* value = nullptr;
-    ort_.check(ort_.api().CreateTensorWithDataAsOrtValue(memory_, memory->data(), memory->size() * sizeof(float), dims,
-                                                         2, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, &value));
+    ort_.check(ort_.api().CreateTensorWithDataAsOrtValue(memory_, at, bytes, dims, 2, type_of(rows_), &value));
     values_.push_back(value);
   }
 }
 
-void Session::run() {
+OrtStatus* Session::try_run() {
   const char* const x = "x";
   const char* const y[] = {"y0", "y1"};
-  ort_.check(ort_.api().Run(session_, nullptr, &x, values_.data(), 1, y, values_.size() - 1, values_.data() + 1));
+  return ort_.api().Run(session_, nullptr, &x, values_.data(), 1, y, values_.size() - 1, values_.data() + 1);
+}
+
+void Session::run() {
+  ort_.check(try_run());
+  if (rows_ == Element::f32) return;
+  for (const Bound& each : bound_) {
+    if (each.out != nullptr) std::ranges::transform(each.halves, each.out->begin(), half_value);
+  }
 }

@@ -8,19 +8,10 @@
 #include <string>
 #include <vector>
 
-// One square weight [size, size], as com.microsoft::MatMulNBits takes it at 4 bits.
-struct Weight {
-  int64_t size = 0;
-  int block = 32;
-  std::vector<uint8_t> b, zero_points;
-  std::vector<float> scales;
+#include "weight.h"
 
-  // Its value at (k, n).
-  double value(int64_t k, int64_t n) const;
-};
-
-// Random ones that keep a row's norm roughly as it is.
-Weight make_weight(int64_t size, int block, uint32_t seed);
+inline constexpr const char* kTheirs = "com.microsoft";
+inline constexpr const char* kOurs = "ompipe";
 
 // Every failure ends the program with its message.
 class Ort {
@@ -41,26 +32,37 @@ class Ort {
 
 class Session {
  public:
-  // For each of one or two domains a chain of its MatMulNBits, one node a weight; `library` registers operators.
+  // For each of one or two domains a chain of its MatMulNBits, one node a weight; `library` registers operators. The
+  // weights have one size and format. com.microsoft takes scales, and zero points with fractions, of the rows' type: it
+  // is given the same numbers so.
   Session(const Ort& ort, const std::string& library, const std::vector<std::string>& domains,
-          const std::vector<Weight>& weights, int level);
-  // Why such a session can't be made; empty if it can.
+          const std::vector<Weight>& weights);
+  // Why such a session can't be made or, with one row, run; empty if it can.
   static std::string refusal(const Ort& ort, const std::string& library, const std::vector<std::string>& domains,
-                             const std::vector<Weight>& weights, int level);
+                             const std::vector<Weight>& weights);
   ~Session();
   Session(const Session&) = delete;
 
   // Binds [m, size] of `a` and of each chain's output, once; they outlive the session.
-  void bind(int64_t m, std::vector<float>& a, const std::vector<std::vector<float>*>& outs);
+  void bind(int64_t m, const std::vector<float>& a, const std::vector<std::vector<float>*>& outs);
   void run();
 
  private:
-  explicit Session(const Ort& ort) : ort_(ort) {}
+  Session(const Ort& ort, const std::vector<Weight>& weights);
   OrtStatus* make(const std::string& library, const std::string& model);
+  OrtStatus* try_run();
+
+  // A bound tensor: of floats where they lie, or of halves in between.
+  struct Bound {
+    std::vector<float>* out;  // null for A
+    std::vector<uint16_t> halves;
+  };
 
   const Ort& ort_;
   int64_t size_ = 0;
+  Element rows_;
   OrtMemoryInfo* memory_ = nullptr;
   OrtSession* session_ = nullptr;
   std::vector<OrtValue*> values_;  // x, then the outputs
+  std::vector<Bound> bound_;
 };

@@ -1,3 +1,5 @@
+#include <initializer_list>
+
 #include "mat_mul_nbits.h"
 
 namespace {
@@ -10,7 +12,9 @@ struct Domain {
 
   explicit Domain(const OrtApi* of) : api(of) {
     status = api->CreateCustomOpDomain("ompipe", &made);
-    if (status == nullptr) status = api->CustomOpDomain_Add(made, ompipe_ort::mat_mul_nbits());
+    for (const OrtCustomOp* op : {ompipe_ort::mat_mul_nbits_f32(), ompipe_ort::mat_mul_nbits_f16()}) {
+      if (status == nullptr) status = api->CustomOpDomain_Add(made, op);
+    }
   }
   ~Domain() {
     if (made != nullptr) api->ReleaseCustomOpDomain(made);

@@ -5,25 +5,7 @@
 #include <string.h>
 
 #include "ompipe_kernels.h"
-
-static int failures;
-
-// `reason` by its address: a caller's arguments are evaluated in any order.
-static void expect(ompipe_status found, ompipe_status wanted, const char** reason, const char* part, int line) {
-  const int right =
-      found == wanted && (part == NULL ? *reason == NULL : *reason != NULL && strstr(*reason, part) != NULL);
-  if (right) return;
-  fprintf(stderr, "errors.c:%d: status %d (%s), reason '%s'; expected %d and '%s'\n", line, found,
-          ompipe_status_text(found), *reason != NULL ? *reason : "", wanted, part != NULL ? part : "");
-  ++failures;
-}
-
-static void expect_true(int holds, const char* what, int line) {
-  if (holds) return;
-  fprintf(stderr, "errors.c:%d: not so: %s\n", line, what);
-  ++failures;
-}
-#define TRUE(condition) expect_true(condition, #condition, __LINE__)
+#include "refusals.h"
 
 enum { K = 64, N = 24, M = 3 };
 
@@ -53,9 +35,7 @@ static void refuse_weight(ompipe_matmul_weight weight, ompipe_status status, con
   memset(layout_memory, 0x5a, sizeof layout_memory);
   const char* reason = "unset";
   expect(ompipe_matmul_layout_init(layout, sizeof layout_memory, &weight, &reason), status, &reason, part, line);
-  size_t untouched = 0;
-  while (untouched < sizeof layout_memory && layout_memory[untouched] == 0x5a) ++untouched;
-  expect_true(untouched == sizeof layout_memory, "the memory is untouched", line);
+  expect_true(all_bytes_are(layout_memory, sizeof layout_memory, 0x5a), "the memory is untouched", line);
 }
 #define REFUSE_WEIGHT(change, status, part)   \
   do {                                        \
@@ -76,7 +56,7 @@ static void check_weights(void) {
   REFUSE_WEIGHT(w.n = -5, OMPIPE_UNSUPPORTED, "at least 1");
   REFUSE_WEIGHT(w.k = w.n = INT64_MAX, OMPIPE_UNSUPPORTED, "too large");
   REFUSE_WEIGHT(w.format = 0, OMPIPE_INVALID_ARGUMENT, "format");
-  REFUSE_WEIGHT(w.format = 5, OMPIPE_INVALID_ARGUMENT, "format");
+  REFUSE_WEIGHT(w.format = 7, OMPIPE_INVALID_ARGUMENT, "format");
   REFUSE_WEIGHT(w.isa = -1, OMPIPE_INVALID_ARGUMENT, "isa");
   REFUSE_WEIGHT(w.isa = 1000, OMPIPE_INVALID_ARGUMENT, "isa");
   REFUSE_WEIGHT(w.trans_b = 1, OMPIPE_INVALID_ARGUMENT, "trans_b");
@@ -86,6 +66,9 @@ static void check_weights(void) {
   REFUSE_WEIGHT(w.zero_points = 9, OMPIPE_INVALID_ARGUMENT, "zero_points");
   REFUSE_WEIGHT(w.scales = 9, OMPIPE_INVALID_ARGUMENT, "scales");
   REFUSE_WEIGHT(w = floats(); w.trans_b = 2, OMPIPE_INVALID_ARGUMENT, "trans_b");
+  REFUSE_WEIGHT(w = floats(); w.format = OMPIPE_WEIGHT_U8; w.trans_b = 1, OMPIPE_UNSUPPORTED, "[K, N]");
+  REFUSE_WEIGHT(w = floats(); w.format = OMPIPE_WEIGHT_S8; w.bits = 8, OMPIPE_INVALID_ARGUMENT, "OMPIPE_WEIGHT_NBITS");
+  REFUSE_WEIGHT(w.tuning = (void*)source_bytes, OMPIPE_INVALID_ARGUMENT, "ompipe_tuning_init");
   REFUSE_WEIGHT(w = floats(); w.block = 32, OMPIPE_INVALID_ARGUMENT, "OMPIPE_WEIGHT_NBITS");
   for (ompipe_isa isa = 1; ompipe_isa_name(isa) != NULL; ++isa) {
     if (!ompipe_isa_available(isa)) REFUSE_WEIGHT(w.isa = isa, OMPIPE_ISA_UNAVAILABLE, "CPU");
@@ -115,6 +98,15 @@ static void check_growth(void) {
   expect(ompipe_matmul_layout_init(layout, 1024, &weight.known, &reason), OMPIPE_OK, &reason, NULL, __LINE__);
   weight.younger = 1;
   expect(ompipe_matmul_layout_init(layout, 1024, &weight.known, &reason), OMPIPE_UNKNOWN_FIELD, &reason, "zero",
+         __LINE__);
+
+  // An elder one, of version 1.0: what lies behind it isn't read. There is no version in between.
+  weight.known = blocks();
+  weight.known.tuning = (void*)1;
+  weight.known.struct_bytes = 56;
+  expect(ompipe_matmul_layout_init(layout, 1024, &weight.known, &reason), OMPIPE_OK, &reason, NULL, __LINE__);
+  weight.known.struct_bytes = 60;
+  expect(ompipe_matmul_layout_init(layout, 1024, &weight.known, &reason), OMPIPE_UNKNOWN_FIELD, &reason, "size",
          __LINE__);
 
   struct {
@@ -157,11 +149,12 @@ static void check_pack(void) {
   ompipe_matmul_sizes sizes = {.struct_bytes = sizeof sizes};
   TRUE(ompipe_matmul_layout_sizes(layout, &sizes) == OMPIPE_OK && sizes.source_bytes == sizeof source_bytes);
   TRUE(sizes.packed_bytes == sizeof packed);
-  const ompipe_matmul_source whole = {.struct_bytes = sizeof whole, .end = sizes.source_bytes, .range = source_bytes};
+  const ompipe_matmul_source all_floats = {
+      .struct_bytes = sizeof all_floats, .end = sizes.source_bytes, .range = source_bytes};
   const char* reason;
 #define REFUSE_PACK(change, to, bytes, status, part)                                             \
   do {                                                                                           \
-    ompipe_matmul_source s = whole;                                                              \
+    ompipe_matmul_source s = all_floats;                                                         \
     change;                                                                                      \
     expect(ompipe_matmul_pack(layout, &s, to, bytes, &reason), status, &reason, part, __LINE__); \
   } while (0)
@@ -179,7 +172,8 @@ static void check_pack(void) {
   REFUSE_PACK(, packed, all - 1, OMPIPE_TOO_SMALL, "packed_bytes");
   REFUSE_PACK(, packed + 4, all, OMPIPE_MISALIGNED, "OMPIPE_ALIGNMENT");
   REFUSE_PACK(, packed, all, OMPIPE_OK, NULL);
-  expect(ompipe_matmul_pack(NULL, &whole, packed, all, &reason), OMPIPE_INVALID_ARGUMENT, &reason, "layout", __LINE__);
+  expect(ompipe_matmul_pack(NULL, &all_floats, packed, all, &reason), OMPIPE_INVALID_ARGUMENT, &reason, "layout",
+         __LINE__);
   expect(ompipe_matmul_pack(layout, NULL, packed, all, &reason), OMPIPE_INVALID_ARGUMENT, &reason, "source", __LINE__);
 
   make(blocks());
@@ -201,6 +195,19 @@ static ompipe_matmul_product right_product(void) {
   return product;
 }
 
+static const ompipe_matmul_source whole = {
+    .struct_bytes = sizeof whole, .end = K * N / 2, .range = source_bytes, .scales = source_bytes};
+
+static ompipe_matmul_product fused_product(void) {
+  ompipe_matmul_product product = right_product();
+  product.way = OMPIPE_PRODUCT_FUSED;
+  product.packed = NULL;
+  product.source = &whole;
+  product.pack_into = packed;
+  product.pack_into_bytes = sizeof packed;
+  return product;
+}
+
 static void check_scratch(void) {
   make(blocks());
   ompipe_matmul_product product = right_product();
@@ -214,6 +221,10 @@ static void check_scratch(void) {
   product.elements = -1;
   TRUE(ompipe_matmul_scratch(&product, &one, &two) == OMPIPE_INVALID_ARGUMENT);
   product.elements = 0;
+  product.way = -1;
+  TRUE(ompipe_matmul_scratch(&product, &one, &two) == OMPIPE_INVALID_ARGUMENT);
+  product.way = OMPIPE_PRODUCT_PORTABLE;
+  TRUE(ompipe_matmul_scratch(&product, &one, &two) == OMPIPE_OK);
   product.m = INT64_MAX;
   TRUE(ompipe_matmul_scratch(&product, &one, &two) == OMPIPE_INVALID_ARGUMENT);
   product = right_product();
@@ -226,12 +237,15 @@ static void check_scratch(void) {
 static void check_products(void) {
   make(blocks());
   const char* reason;
-#define REFUSE(change, status, part)                                                                         \
+  memset(call_memory, 0x5a, sizeof call_memory);
+#define REFUSE_FROM(right, change, status, part)                                                             \
   do {                                                                                                       \
-    ompipe_matmul_product p = right_product();                                                               \
+    ompipe_matmul_product p = right;                                                                         \
     change;                                                                                                  \
     expect(ompipe_matmul_call_init(call, sizeof call_memory, &p, &reason), status, &reason, part, __LINE__); \
+    TRUE(all_bytes_are(call_memory, sizeof call_memory, 0x5a));                                              \
   } while (0)
+#define REFUSE(change, status, part) REFUSE_FROM(right_product(), change, status, part)
   REFUSE(p.struct_bytes = 3, OMPIPE_UNKNOWN_FIELD, "struct_bytes");
   REFUSE(p.layout = NULL, OMPIPE_INVALID_ARGUMENT, "layout");
   REFUSE(p.packed = NULL, OMPIPE_INVALID_ARGUMENT, "packed");
@@ -244,7 +258,7 @@ static void check_products(void) {
   REFUSE(p.c = (void*)((char*)a + 2), OMPIPE_MISALIGNED, "elements");
   REFUSE(p.elements = 2, OMPIPE_INVALID_ARGUMENT, "elements");
   REFUSE(p.elements = OMPIPE_ELEMENTS_F16; p.a = (void*)((char*)a + 1), OMPIPE_MISALIGNED, "elements");
-  REFUSE(p.unused = 1, OMPIPE_UNKNOWN_FIELD, "struct_bytes");
+  REFUSE(p.way = 3, OMPIPE_INVALID_ARGUMENT, "way");
   REFUSE(p.lda = K - 1, OMPIPE_INVALID_ARGUMENT, "lda");
   REFUSE(p.ldo = N - 1, OMPIPE_INVALID_ARGUMENT, "ldo");
   REFUSE(p.ldo = INT64_MAX, OMPIPE_INVALID_ARGUMENT, "ldo");
@@ -253,6 +267,38 @@ static void check_products(void) {
   REFUSE(p.shared_scratch = NULL, OMPIPE_INVALID_ARGUMENT, "shared_scratch");
   REFUSE(p.shared_scratch_bytes = 1, OMPIPE_TOO_SMALL, "shared_scratch");
   REFUSE(p.shared_scratch = shared + 16, OMPIPE_MISALIGNED, "shared_scratch");
+  REFUSE(p.source = &whole, OMPIPE_INVALID_ARGUMENT, "source belongs");
+  REFUSE(p.pack_into = packed, OMPIPE_INVALID_ARGUMENT, "pack_into belongs");
+  REFUSE(p.pack_into_bytes = 1, OMPIPE_INVALID_ARGUMENT, "pack_into belongs");
+
+  // On B's own bytes.
+#define REFUSE_SOURCE(change, status, part) REFUSE_FROM(fused_product(), change, status, part)
+  REFUSE_SOURCE(p.packed = packed, OMPIPE_INVALID_ARGUMENT, "packed belongs");
+  REFUSE_SOURCE(p.source = NULL, OMPIPE_INVALID_ARGUMENT, "source");
+  REFUSE_SOURCE(p.pack_into = NULL, OMPIPE_INVALID_ARGUMENT, "packed");
+  REFUSE_SOURCE(p.pack_into = packed + 8, OMPIPE_MISALIGNED, "packed");
+  REFUSE_SOURCE(p.pack_into_bytes = 100, OMPIPE_TOO_SMALL, "packed_bytes");
+  REFUSE_SOURCE(p.way = OMPIPE_PRODUCT_PORTABLE, OMPIPE_INVALID_ARGUMENT, "pack_into belongs");
+  REFUSE_SOURCE(p.shared_scratch_bytes = 1, OMPIPE_TOO_SMALL, "shared_scratch");
+  REFUSE_SOURCE(p.lda = 1, OMPIPE_INVALID_ARGUMENT, "lda");
+#define REFUSE_RANGE(change, status, part)                     \
+  do {                                                         \
+    ompipe_matmul_source s = whole;                            \
+    change;                                                    \
+    REFUSE_FROM(fused_product(), p.source = &s, status, part); \
+  } while (0)
+  REFUSE_RANGE(s.struct_bytes = 47, OMPIPE_UNKNOWN_FIELD, "struct_bytes");
+  REFUSE_RANGE(s.begin = 16, OMPIPE_INVALID_ARGUMENT, "whole of B");
+  REFUSE_RANGE(s.end -= 16, OMPIPE_INVALID_ARGUMENT, "whole of B");
+  REFUSE_RANGE(s.range = NULL, OMPIPE_INVALID_ARGUMENT, "null");
+  REFUSE_RANGE(s.scales = NULL, OMPIPE_INVALID_ARGUMENT, "scales");
+  REFUSE_RANGE(s.zero_points = scratch, OMPIPE_INVALID_ARGUMENT, "zero points");
+
+  // A program of version 1.0: what lies behind its structure isn't read.
+  ompipe_matmul_product elder = right_product();
+  elder.source = (void*)1;
+  elder.struct_bytes = 120;
+  expect(ompipe_matmul_call_init(call, sizeof call_memory, &elder, &reason), OMPIPE_OK, &reason, NULL, __LINE__);
   const ompipe_matmul_product product = right_product();
   const size_t bytes = ompipe_call_size().bytes;
   expect(ompipe_matmul_call_init(call, bytes - 1, &product, &reason), OMPIPE_TOO_SMALL, &reason, "size", __LINE__);

@@ -1,197 +1,16 @@
 // Products of every weight format through the C interface: packed by ranges and computed as tiles, both on several
-// threads in a shuffled order, and compared with a naive product in double precision.
+// threads in a shuffled order, and compared with a naive product in double precision. Products on bytes that aren't
+// packed have the same bits.
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "elements.h"
 #include "ompipe_kernels.h"
-
-enum { THREADS = 4 };
-
-static void* allocate(size_t bytes, size_t alignment) {
-  void* memory = aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
-  if (memory == NULL) abort();
-  memset(memory, 0xff, bytes);  // NaN: what is read before it is written shows
-  return memory;
-}
-
-static void demand(int holds, const char* what) {
-  if (holds) return;
-  fprintf(stderr, "products: %s\n", what);
-  exit(1);
-}
-
-static void demand_done(ompipe_status status, const char** reason) {
-  demand(status == OMPIPE_OK, reason != NULL && *reason != NULL ? *reason : ompipe_status_text(status));
-}
-
-// Work of `count` items, taken by any thread in a shuffled order.
-typedef struct Work {
-  void (*run)(const struct Work*, int64_t item, void* scratch);
-  void* arguments;
-  int64_t count, scratch_bytes;
-  int64_t* order;
-  atomic_llong taken;
-} Work;
-
-static void* take_items(void* argument) {
-  Work* work = argument;
-  void* scratch = allocate((size_t)work->scratch_bytes, OMPIPE_ALIGNMENT);
-  for (long long i; (i = atomic_fetch_add(&work->taken, 1)) < work->count;) work->run(work, work->order[i], scratch);
-  free(scratch);
-  return NULL;
-}
-
-static void run_on_threads(Work* work) {
-  uint32_t random = 7;
-  work->order = allocate(sizeof(int64_t) * (size_t)(work->count + 1), OMPIPE_ALIGNMENT);
-  for (int64_t i = 0; i < work->count; ++i) work->order[i] = i;
-  for (int64_t i = work->count - 1; i > 0; --i) {
-    const int64_t j = next_random(&random) % (i + 1), moved = work->order[i];
-    work->order[i] = work->order[j];
-    work->order[j] = moved;
-  }
-  atomic_init(&work->taken, 0);
-  pthread_t threads[THREADS];
-  for (int i = 0; i < THREADS; ++i) pthread_create(&threads[i], NULL, take_items, work);
-  for (int i = 0; i < THREADS; ++i) pthread_join(threads[i], NULL);
-  free(work->order);
-}
-
-// A weight's bytes, and its values [K, N].
-typedef struct Weight {
-  ompipe_matmul_weight description;
-  ompipe_matmul_layout* layout;
-  ompipe_matmul_sizes sizes;
-  unsigned char *b, *scales, *zero_points, *packed;
-  double* values;
-} Weight;
-
-static void fill_floats(Weight* weight, uint32_t* random) {
-  const int64_t k = weight->description.k, n = weight->description.n;
-  const int element = weight->description.format == OMPIPE_WEIGHT_F32 ? 4 : 2;
-  for (int64_t i = 0; i < k * n; ++i) {
-    const int64_t row = weight->description.trans_b ? i % k : i / n,
-                  column = weight->description.trans_b ? i / k : i % n;
-    weight->values[row * n + column] = random_element(weight->b + i * element, weight->description.format, random);
-  }
-}
-
-// Bits [at * bits, (at + 1) * bits) of a row of bytes, low bits first.
-static int unpack(const unsigned char* row, int64_t at, int bits) {
-  return row[at * bits / 8] >> at * bits % 8 & ((1 << bits) - 1);
-}
-
-// The zero point of column n and a block, of the kind that the weight has.
-static double zero_point(const Weight* weight, int64_t n, int64_t block, int64_t blocks, uint32_t* random) {
-  const ompipe_matmul_weight* d = &weight->description;
-  switch (d->zero_points) {
-    case OMPIPE_ZERO_POINTS_PACKED:
-      return unpack(weight->zero_points + n * ((blocks * d->bits + 7) / 8), block, d->bits);
-    case OMPIPE_ZERO_POINTS_F32:
-      return random_element(weight->zero_points + (n * blocks + block) * 4, OMPIPE_WEIGHT_F32, random);
-    case OMPIPE_ZERO_POINTS_F16:
-      return random_element(weight->zero_points + (n * blocks + block) * 2, OMPIPE_WEIGHT_F16, random);
-    default:
-      return 1 << (d->bits - 1);
-  }
-}
-
-static void fill_blocks(Weight* weight, uint32_t* random) {
-  const ompipe_matmul_weight* d = &weight->description;
-  const int64_t blocks = (d->k + d->block - 1) / d->block, blob = d->block * d->bits / 8;
-  for (int64_t i = 0; i < weight->sizes.source_bytes; ++i) weight->b[i] = (unsigned char)next_random(random);
-  for (int64_t i = 0; i < weight->sizes.zero_points_bytes; ++i) {
-    weight->zero_points[i] = (unsigned char)next_random(random);
-  }
-  const int32_t scales = d->scales == OMPIPE_SCALES_F16 ? OMPIPE_WEIGHT_F16 : OMPIPE_WEIGHT_F32;
-  for (int64_t n = 0; n < d->n; ++n) {
-    for (int64_t block = 0; block < blocks; ++block) {
-      unsigned char* at = weight->scales + (n * blocks + block) * (scales == OMPIPE_WEIGHT_F16 ? 2 : 4);
-      double scale = random_element(at, scales, random);
-      if (d->scales == OMPIPE_SCALES_F32_AS_F16) {
-        scale = half_value(random_half(random));
-        const float exact = (float)scale;
-        memcpy(at, &exact, sizeof exact);
-      }
-      const double zero = zero_point(weight, n, block, blocks, random);
-      for (int64_t i = 0; i < d->block && block * d->block + i < d->k; ++i) {
-        const int quant = unpack(weight->b + (n * blocks + block) * blob, i, d->bits);
-        weight->values[(block * d->block + i) * d->n + n] = (quant - zero) * scale;
-      }
-    }
-  }
-  const int64_t count = d->n * blocks;
-  demand(d->scales != OMPIPE_SCALES_F32_AS_F16 || ompipe_scales_fit_f16((const float*)(void*)weight->scales, count),
-         "scales that are halves");
-}
-
-// Ranges of a few units, the last one shorter.
-static int64_t range_bytes(const Weight* weight) { return 37 * weight->sizes.range_unit_bytes; }
-
-static void pack_item(const Work* work, int64_t item, void* scratch) {
-  (void)scratch;
-  const Weight* weight = work->arguments;
-  ompipe_matmul_source source = {0};
-  source.struct_bytes = sizeof source;
-  source.begin = item * range_bytes(weight);
-  source.end = source.begin + range_bytes(weight);
-  if (source.end > weight->sizes.source_bytes) source.end = weight->sizes.source_bytes;
-  source.range = weight->b + source.begin;
-  source.scales = weight->scales;
-  source.zero_points = weight->zero_points;
-  const char* reason;
-  const ompipe_status status =
-      ompipe_matmul_pack(weight->layout, &source, weight->packed, weight->sizes.packed_bytes, &reason);
-  demand_done(status, &reason);
-}
-
-static Weight make_weight(ompipe_matmul_weight description, uint32_t* random) {
-  Weight weight = {.description = description};
-  const ompipe_size size = ompipe_matmul_layout_size();
-  const char* reason;
-  weight.layout = allocate(size.bytes, size.alignment);
-  demand_done(ompipe_matmul_layout_init(weight.layout, size.bytes, &description, &reason), &reason);
-  weight.sizes.struct_bytes = sizeof weight.sizes;
-  demand_done(ompipe_matmul_layout_sizes(weight.layout, &weight.sizes), NULL);
-  weight.b = allocate((size_t)weight.sizes.source_bytes, OMPIPE_ALIGNMENT);
-  if (weight.sizes.scales_bytes) weight.scales = allocate((size_t)weight.sizes.scales_bytes, OMPIPE_ALIGNMENT);
-  if (weight.sizes.zero_points_bytes) {
-    weight.zero_points = allocate((size_t)weight.sizes.zero_points_bytes, OMPIPE_ALIGNMENT);
-  }
-  weight.packed = allocate((size_t)weight.sizes.packed_bytes, OMPIPE_ALIGNMENT);
-  weight.values = allocate(sizeof(double) * (size_t)(description.k * description.n), OMPIPE_ALIGNMENT);
-  if (description.format == OMPIPE_WEIGHT_NBITS) {
-    fill_blocks(&weight, random);
-  } else {
-    fill_floats(&weight, random);
-  }
-  Work work = {.run = pack_item, .arguments = &weight};
-  work.count = (weight.sizes.source_bytes + range_bytes(&weight) - 1) / range_bytes(&weight);
-  run_on_threads(&work);
-  return weight;
-}
-
-static void free_weight(Weight* weight) {
-  void* all[] = {weight->layout, weight->b, weight->scales, weight->zero_points, weight->packed, weight->values};
-  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) free(all[i]);
-}
-
-typedef struct Phase {
-  const ompipe_call* call;
-  int32_t phase;
-} Phase;
-
-static void run_item(const Work* work, int64_t item, void* scratch) {
-  const Phase* phase = work->arguments;
-  const ompipe_status status = ompipe_call_run_tile(phase->call, phase->phase, item, scratch, work->scratch_bytes);
-  demand_done(status, NULL);
-}
+#include "weights.h"
+#include "work.h"
 
 // A product's activations, addend and result, of one element type.
 typedef struct Rows {
@@ -248,6 +67,54 @@ static void compare(const Weight* weight, const ompipe_matmul_product* product, 
   }
 }
 
+enum { GUARD = 64 };
+
+// The same product on B's own bytes, at an odd address: the same bits, and fused the same packed bytes.
+static void multiply_source(const Weight* weight, ompipe_matmul_product product, int32_t way, Rows wanted) {
+  const size_t packed_bytes = (size_t)weight->sizes.packed_bytes, b_bytes = (size_t)weight->sizes.source_bytes;
+  ompipe_matmul_product shape = ompipe_matmul_product_default();
+  int64_t tile_bytes;
+  shape.layout = product.layout;
+  shape.elements = product.elements;
+  shape.way = way;
+  shape.m = product.m;
+  demand_done(ompipe_matmul_scratch(&shape, &product.shared_scratch_bytes, &tile_bytes), NULL);
+  unsigned char* const b = allocate(b_bytes + 1, OMPIPE_ALIGNMENT);
+  memcpy(b + 1, weight->b, b_bytes);
+  const Rows out = make_rows(wanted.format, product.m * product.ldo);
+  const ompipe_matmul_source source = {.struct_bytes = sizeof source,
+                                       .end = weight->sizes.source_bytes,
+                                       .range = b + 1,
+                                       .scales = weight->scales,
+                                       .zero_points = weight->zero_points};
+  product.way = way;
+  product.packed = NULL;
+  product.source = &source;
+  product.out = out.bytes;
+  product.shared_scratch = allocate((size_t)product.shared_scratch_bytes + GUARD, OMPIPE_ALIGNMENT);
+  if (way == OMPIPE_PRODUCT_FUSED) {
+    product.pack_into = allocate(packed_bytes, OMPIPE_ALIGNMENT);
+    product.pack_into_bytes = weight->sizes.packed_bytes;
+  }
+  const ompipe_size size = ompipe_call_size();
+  ompipe_call* call = allocate(size.bytes, size.alignment);
+  const char* reason;
+  demand_done(ompipe_matmul_call_init(call, size.bytes, &product, &reason), &reason);
+  demand(ompipe_call_tile_scratch_bytes(call) == tile_bytes, "two answers about scratch");
+  run_call_on_threads(call);
+  for (int64_t i = 0; i < GUARD; ++i) {
+    const unsigned char* const shared = product.shared_scratch;
+    demand(shared[product.shared_scratch_bytes + i] == 0xff, "something is written behind shared scratch");
+  }
+  const size_t bytes = (size_t)(product.m * product.ldo * element_bytes(out.format));
+  demand(memcmp(out.bytes, wanted.bytes, bytes) == 0, "B's own bytes give other bits");
+  if (way == OMPIPE_PRODUCT_FUSED) {
+    demand(memcmp(product.pack_into, weight->packed, packed_bytes) == 0, "fused packs other bytes");
+  }
+  void* all[] = {b, out.bytes, product.shared_scratch, product.pack_into, call};
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) free(all[i]);
+}
+
 static void multiply(const Weight* weight, int64_t m, int32_t elements, uint32_t* random) {
   const int64_t k = weight->description.k, n = weight->description.n;
   const int32_t format = elements == OMPIPE_ELEMENTS_F16 ? OMPIPE_WEIGHT_F16 : OMPIPE_WEIGHT_F32;
@@ -275,12 +142,7 @@ static void multiply(const Weight* weight, int64_t m, int32_t elements, uint32_t
   const char* reason;
   demand_done(ompipe_matmul_call_init(call, size.bytes, &product, &reason), &reason);
   demand(ompipe_call_tile_scratch_bytes(call) == tile_bytes, "two answers about scratch");
-  for (int32_t phase = 0; phase < ompipe_call_phases(call); ++phase) {
-    Phase of = {call, phase};
-    Work work = {
-        .run = run_item, .arguments = &of, .count = ompipe_call_tiles(call, phase), .scratch_bytes = tile_bytes};
-    run_on_threads(&work);
-  }
+  run_call_on_threads(call);
   compare(weight, &product, a, c, out);
 
   // On one thread, in order: the same bits.
@@ -291,6 +153,8 @@ static void multiply(const Weight* weight, int64_t m, int32_t elements, uint32_t
   demand_done(ompipe_call_run(call, scratch, tile_bytes), NULL);
   const size_t bytes = (size_t)(m * product.ldo * element_bytes(format));
   demand(memcmp(out.bytes, again.bytes, bytes) == 0, "the order of tiles changes bits");
+  multiply_source(weight, product, OMPIPE_PRODUCT_PORTABLE, out);
+  multiply_source(weight, product, OMPIPE_PRODUCT_FUSED, out);
   void* all[] = {a.bytes, c.bytes, out.bytes, again.bytes, product.shared_scratch, call, scratch};
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) free(all[i]);
 }
@@ -335,7 +199,7 @@ int main(void) {
        .zero_points = OMPIPE_ZERO_POINTS_F16,
        .scales = OMPIPE_SCALES_F32_AS_F16},
   };
-  static const int64_t rows[] = {1, 7, 33};
+  static const int64_t rows[] = {0, 1, 7, 33};
   uint32_t random = 1;
   for (size_t i = 0; i < sizeof weights / sizeof *weights; ++i) {
     ompipe_matmul_weight description = weights[i];

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "ompipe/kernels/matmul.h"
 #include "ompipe/kernels/tiles.h"
@@ -21,15 +22,19 @@ struct PortableArgs {
   std::byte* packed = nullptr;  // fused_call: packed_bytes long, aligned; it need not have been touched before
 };
 
+// Null if such products take a weight of that description, else a static text that says why not: weights of bytes (u8,
+// s8) are multiplied packed only.
+const char* portable_unsupported_reason(const MatMulSpec& spec);
+
 // Bytes that all tiles of one call share, as shared_scratch_bytes. Never falls as `m` rises. 0 is possible.
 int64_t portable_shared_scratch_bytes(const PackedLayout& layout, int64_t m, ElementType type = ElementType::f32);
 
-// The product on the source. Until a tile runs only the product's `layout`, `type` and `m` are read. tile_scratch_bytes
-// never falls as m rises.
-TiledCall portable_call(const PortableArgs& args);
+// The product on the source; nothing if portable_unsupported_reason. Until a tile runs only the product's `layout`,
+// `type` and `m` are read. tile_scratch_bytes never falls as m rises.
+std::optional<TiledCall> portable_call(const PortableArgs& args);
 
 // The same, and packs: after the last tile `packed` holds the bytes that pack_range makes of the whole of B, with m = 0
 // too. Each packed byte is written by one tile.
-TiledCall fused_call(const PortableArgs& args);
+std::optional<TiledCall> fused_call(const PortableArgs& args);
 
 }  // namespace ompipe::kernels

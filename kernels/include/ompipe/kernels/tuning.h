@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace ompipe::kernels {
@@ -24,5 +25,11 @@ Tuning tuning_of_this_cpu();
 // a multiple of 6), quantised-bytes (4096 to 2^30), strip-k (64 to 4096, a multiple of 32). Gives null, or a static
 // text that says what was expected and leaves `tuning` as it was.
 const char* set_tuning(Tuning& tuning, std::string_view name, int64_t value);
+
+// The names of the fields, from 0; null where there are no more.
+const char* tuning_name(int index);
+
+// The value of the field of that name; nothing for an unknown one.
+std::optional<int64_t> tuning_value(const Tuning& tuning, std::string_view name);
 
 }  // namespace ompipe::kernels
