@@ -73,20 +73,19 @@ void prepare_bytes(const MatMulIntegerArgs& args, int64_t begin, int64_t end) {
 template <class V, int rows, int groups, bool with_sums>
 void dot_bytes(int64_t units, const std::byte* a, const std::byte* b, int64_t group_stride, int32_t* acc,
                int64_t acc_stride, int32_t* column_sums) {
-  static constexpr int8_t kOnes[4] = {1, 1, 1, 1};
   typename V::Ints sums[groups][rows], totals[groups];
   for (int g = 0; g < groups; ++g) {
     totals[g] = V::int_broadcast(0);
     for (int r = 0; r < rows; ++r) sums[g][r] = V::int_broadcast(0);
   }
   for (int64_t unit = 0; unit < units; ++unit, a += rows * kByteUnit, b += kByteUnitBytes) {
-    typename V::Dots low[groups][rows], high[groups][rows], ones[groups];
+    typename V::Dots low[groups][rows], high[groups][rows];
 #pragma GCC unroll 8
     for (int v = 0; v < kByteUnit / 4; ++v) {
 #pragma GCC unroll 4
       for (int g = 0; g < groups; ++g) {
         const auto bytes = V::load_bytes(b + g * group_stride + v * 32);
-        if constexpr (with_sums) ones[g] = v == 0 ? V::first_dot(bytes, kOnes) : V::add_dot(ones[g], bytes, kOnes);
+        if constexpr (with_sums) totals[g] = V::add_bytes(totals[g], bytes);
         const auto low_halves = V::low_nibbles(bytes), high_halves = V::high_nibbles(bytes);
 #pragma GCC unroll 6
         for (int r = 0; r < rows; ++r) {
@@ -98,7 +97,6 @@ void dot_bytes(int64_t units, const std::byte* a, const std::byte* b, int64_t gr
     }
 #pragma GCC unroll 4
     for (int g = 0; g < groups; ++g) {
-      if constexpr (with_sums) totals[g] = V::int_add(totals[g], V::sum_dots(ones[g]));
 #pragma GCC unroll 6
       for (int r = 0; r < rows; ++r) {
         const auto dot = V::int_add(V::sum_dots(low[g][r]), V::sum_dots_times_16(high[g][r]));

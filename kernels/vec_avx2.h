@@ -99,6 +99,9 @@ struct VecAvx2 {
   static Ints sum_dots(Dots sum) { return sum_pairs(sum); }
 
   static Ints sum_dots_times_16(Shorts x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(16)); }
+  static Ints add_bytes(Ints sum, Bytes x) {
+    return int_add(sum, sum_pairs(_mm256_maddubs_epi16(x, _mm256_set1_epi8(1))));
+  }
 
   // Sums stay below 2^15 in 16 bits until a lane holds 16 products, half a unit of 32 (15 * 127 * 16 = 30480).
   template <int unit, int rows>

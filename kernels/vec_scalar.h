@@ -164,6 +164,12 @@ struct VecScalar {
   static Ints sum_dots_times_16(Shorts x) {
     return each<Ints>([&](size_t i) { return 16 * (x.lane[2 * i] + x.lane[2 * i + 1]); });
   }
+  // Adds the four bytes of each lane.
+  static Ints add_bytes(Ints sum, Bytes x) {
+    return each<Ints>([&](size_t i) {
+      return uint32_t(sum.lane[i]) + x.lane[4 * i] + x.lane[4 * i + 1] + x.lane[4 * i + 2] + x.lane[4 * i + 3];
+    });
+  }
 
   // Dots of eight columns' spans of 64 nibbles in source order (32 bytes each, `stride` apart) with each row's span at
   // q (matmul_kernels.h: SpanRow; rows `row_stride` bytes apart): dots[r][u] is of unit u, one lane a column.
