@@ -93,6 +93,7 @@ struct VecAvx2 {
   }
   static Shorts short_add(Shorts a, Shorts b) { return _mm256_add_epi16(a, b); }
   static Ints sum_pairs(Shorts x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
+  static constexpr bool kDotsOfBytes = false;
   using Dots = Shorts;
   static Dots first_dot(Bytes x, const int8_t* p) { return dot_pairs(x, p); }
   static Dots add_dot(Dots sum, Bytes x, const int8_t* p) { return short_add(sum, dot_pairs(x, p)); }

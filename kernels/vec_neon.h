@@ -100,6 +100,7 @@ struct VecNeon {
   }
   static Shorts short_add(Shorts a, Shorts b) { return {vaddq_s16(a.low, b.low), vaddq_s16(a.high, b.high)}; }
   static Ints sum_pairs(Shorts x) { return {vpaddlq_s16(x.low), vpaddlq_s16(x.high)}; }
+  static constexpr bool kDotsOfBytes = false;
   using Dots = Shorts;
   static Dots first_dot(Bytes x, const int8_t* p) { return dot_pairs(x, p); }
   static Dots add_dot(Dots sum, Bytes x, const int8_t* p) { return short_add(sum, dot_pairs(x, p)); }

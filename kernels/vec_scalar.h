@@ -156,6 +156,8 @@ struct VecScalar {
   }
   // A dot of up to 32 nibbles with as many int8 of at most 127, in the making: four a lane at once. The 16 products of
   // a 16-bit lane stay within 15 * 127 * 16 = 30480, so it is widened at its end only.
+  // With kDotsOfBytes it is one of whole bytes, any number of them, summed modulo 2^32 in Ints.
+  static constexpr bool kDotsOfBytes = false;
   using Dots = Shorts;
   static Dots first_dot(Bytes x, const int8_t* p) { return dot_pairs(x, p); }
   static Dots add_dot(Dots sum, Bytes x, const int8_t* p) { return short_add(sum, dot_pairs(x, p)); }
