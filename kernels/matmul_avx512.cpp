@@ -1,5 +1,6 @@
 // The products with packed weights for AVX-512; packing weights and quantising are left to avx2.
 #include "matmul_floats_impl.h"
+#include "matmul_integer_impl.h"
 #include "matmul_kernels.h"
 #include "matmul_nbits_impl.h"
 #include "nbits_float_impl.h"
@@ -15,6 +16,7 @@ const MatMulKernels kMatMulAvx512 = {
     .nbits_int_tile = nbits_int_tile<VecAvx512>,
     .multiply_strip = multiply_strip<VecAvx512>,
     .write_strip = write_strip<VecAvx512>,
+    .integer_tile = integer_tile<VecAvx512>,
 };
 
 }  // namespace ompipe::kernels

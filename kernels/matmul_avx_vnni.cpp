@@ -9,6 +9,7 @@ namespace {
 
 // Four products a lane in one instruction, summed in 32 bits at once.
 struct VecAvxVnni : VecAvx2 {
+  static constexpr bool kDotsOfBytes = true;
   using Dots = __m256i;
   static Dots first_dot(Bytes x, const int8_t* p) { return add_dot(_mm256_setzero_si256(), x, p); }
   static Dots add_dot(Dots sum, Bytes x, const int8_t* p) {
@@ -17,7 +18,7 @@ struct VecAvxVnni : VecAvx2 {
     return _mm256_dpbusd_avx_epi32(sum, x, _mm256_set1_epi32(four));
   }
   static Ints sum_dots(Dots sum) { return sum; }
-  static Ints sum_dots_times_16(Dots sum) { return _mm256_slli_epi32(sum, 4); }
+  static Ints add_bytes(Ints sum, Bytes x) { return _mm256_dpbusd_avx_epi32(sum, x, _mm256_set1_epi8(1)); }
 };
 
 }  // namespace

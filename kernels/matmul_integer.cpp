@@ -15,7 +15,8 @@ double group_ns(const MatMulSpec& spec, int64_t rows) {
   return std::max(2 * bytes * static_cast<double>(rows) / kOpsPerNs, bytes / kBytesPerNs);
 }
 
-Tiling tiling_of(const MatMulSpec& spec, int64_t m) {
+Tiling tiling_of(const PackedLayout& layout, int64_t m) {
+  const MatMulSpec& spec = layout.spec;
   Tiling tiling;
   if (m < 1) return tiling;
   int64_t most = (int64_t{256} << 10) / byte_row_bytes(spec);  // half of L2
@@ -24,7 +25,9 @@ Tiling tiling_of(const MatMulSpec& spec, int64_t m) {
   tiling.rows = blocks == 1 ? m : divide_up(divide_up(m, blocks), kRowsPerTile) * kRowsPerTile;
   tiling.row_blocks = divide_up(m, tiling.rows);
   const int64_t groups = divide_up(spec.n, kGroupColumns);
-  const int64_t step = tiling.rows == 1 ? 4 : tiling.rows == 2 ? 2 : 1;  // groups that the micro-kernel takes at once
+  // The micro-kernel takes 4 groups at once with one row, 2 with two, or if registers hold 16 columns.
+  const bool wide = layout.isa == Isa::avx512 || layout.isa == Isa::avx512_vnni;
+  const int64_t step = tiling.rows == 1 ? 4 : tiling.rows == 2 || wide ? 2 : 1;
   const double step_ns = group_ns(spec, tiling.rows) * static_cast<double>(step);
   tiling.panels = std::clamp<int64_t>(static_cast<int64_t>(kTileNs / step_ns + 0.5), 1, divide_up(groups, step)) * step;
   tiling.column_tiles = divide_up(groups, tiling.panels);
@@ -34,7 +37,7 @@ Tiling tiling_of(const MatMulSpec& spec, int64_t m) {
 void run_tile(const void* arguments, int phase, int64_t tile, std::byte* tile_scratch) {
   const auto& args = *static_cast<const MatMulIntegerArgs*>(arguments);
   const MatMulSpec& spec = args.layout->spec;
-  const Tiling tiling = tiling_of(spec, args.m);
+  const Tiling tiling = tiling_of(*args.layout, args.m);
   if (phase == 0) {
     return kernel_of(args.layout->isa, &MatMulKernels::prepare_bytes)(args, tile * tiling.rows,
                                                                       std::min((tile + 1) * tiling.rows, args.m));
@@ -56,7 +59,7 @@ int64_t integer_scratch_bytes(const PackedLayout& layout, int64_t m) { return m 
 
 TiledCall matmul_integer_call(const MatMulIntegerArgs& args) {
   const MatMulSpec& spec = args.layout->spec;
-  const Tiling tiling = tiling_of(spec, args.m);
+  const Tiling tiling = tiling_of(*args.layout, args.m);
   TiledCall call;
   call.arguments = &args;
   call.run_tile = run_tile;

@@ -1,7 +1,8 @@
-// Exact products of int8 with packed int8 weights, for any vector type of eight lanes.
+// Exact products of int8 with packed int8 weights, for any vector type; packing and preparing for those of eight lanes.
 //
 // A is brought to int8 and B to uint8, whatever they are in the file: 128 is subtracted or added, and the zero points
-// go along. Products are taken by nibbles of B, whose sums of a unit fit 16 bits: 15 * 128 * 16 = 30720.
+// go along. Where dots are summed in 16 bits, products are taken by nibbles of B, whose sums of a unit fit:
+// 15 * 128 * 16 = 30720.
 #pragma once
 
 #include "matmul_integer_kernels.h"
@@ -69,58 +70,61 @@ void prepare_bytes(const MatMulIntegerArgs& args, int64_t begin, int64_t end) {
 
 // ---- the product
 
-// acc[g][r][0..8) = row r of the row tile `a` * group g; sums[g][0..8) those of B's columns, if with_sums.
-template <class V, int rows, int groups, bool with_sums>
-void dot_bytes(int64_t units, const std::byte* a, const std::byte* b, int64_t group_stride, int32_t* acc,
+// acc[g][r][0..lanes) = row r of the row tile `a` * what register g holds of B: one or two groups; sums[g][0..lanes)
+// those of B's columns, if with_sums. Registers' groups lie `stride` bytes apart: memory streams.
+template <class V, int rows, int registers, bool with_sums>
+void dot_bytes(int64_t units, const std::byte* a, const std::byte* b, int64_t stride, int64_t other, int32_t* acc,
                int64_t acc_stride, int32_t* column_sums) {
-  static constexpr int8_t kOnes[4] = {1, 1, 1, 1};
-  typename V::Ints sums[groups][rows], totals[groups];
-  for (int g = 0; g < groups; ++g) {
+  typename V::Ints sums[registers][rows], totals[registers];
+  for (int g = 0; g < registers; ++g) {
     totals[g] = V::int_broadcast(0);
     for (int r = 0; r < rows; ++r) sums[g][r] = V::int_broadcast(0);
   }
   for (int64_t unit = 0; unit < units; ++unit, a += rows * kByteUnit, b += kByteUnitBytes) {
-    typename V::Dots low[groups][rows], high[groups][rows], ones[groups];
+    typename V::Dots low[registers][rows], high[registers][rows];
 #pragma GCC unroll 8
     for (int v = 0; v < kByteUnit / 4; ++v) {
 #pragma GCC unroll 4
-      for (int g = 0; g < groups; ++g) {
-        const auto bytes = V::load_bytes(b + g * group_stride + v * 32);
-        if constexpr (with_sums) ones[g] = v == 0 ? V::first_dot(bytes, kOnes) : V::add_dot(ones[g], bytes, kOnes);
+      for (int g = 0; g < registers; ++g) {
+        const auto bytes = load_quants<V>(b + g * stride + v * 32, other);
+        if constexpr (with_sums) totals[g] = V::add_bytes(totals[g], bytes);
         const auto low_halves = V::low_nibbles(bytes), high_halves = V::high_nibbles(bytes);
 #pragma GCC unroll 6
         for (int r = 0; r < rows; ++r) {
           const int8_t* q = reinterpret_cast<const int8_t*>(a) + r * kByteUnit + v * 4;
-          low[g][r] = v == 0 ? V::first_dot(low_halves, q) : V::add_dot(low[g][r], low_halves, q);
-          high[g][r] = v == 0 ? V::first_dot(high_halves, q) : V::add_dot(high[g][r], high_halves, q);
+          if constexpr (V::kDotsOfBytes) {
+            sums[g][r] = V::add_dot(sums[g][r], bytes, q);
+          } else {
+            low[g][r] = v == 0 ? V::first_dot(low_halves, q) : V::add_dot(low[g][r], low_halves, q);
+            high[g][r] = v == 0 ? V::first_dot(high_halves, q) : V::add_dot(high[g][r], high_halves, q);
+          }
         }
       }
     }
+    if constexpr (!V::kDotsOfBytes) {
 #pragma GCC unroll 4
-    for (int g = 0; g < groups; ++g) {
-      if constexpr (with_sums) totals[g] = V::int_add(totals[g], V::sum_dots(ones[g]));
+      for (int g = 0; g < registers; ++g) {
 #pragma GCC unroll 6
-      for (int r = 0; r < rows; ++r) {
-        const auto dot = V::int_add(V::sum_dots(low[g][r]), V::sum_dots_times_16(high[g][r]));
-        sums[g][r] = V::int_add(sums[g][r], dot);
+        for (int r = 0; r < rows; ++r) {
+          const auto dot = V::int_add(V::sum_dots(low[g][r]), V::sum_dots_times_16(high[g][r]));
+          sums[g][r] = V::int_add(sums[g][r], dot);
+        }
       }
     }
   }
-  for (int g = 0; g < groups; ++g) {
-    if constexpr (with_sums) V::int_store(column_sums + g * kGroupColumns, totals[g]);
-    for (int r = 0; r < rows; ++r) V::int_store(acc + g * acc_stride + r * kGroupColumns, sums[g][r]);
+  for (int g = 0; g < registers; ++g) {
+    if constexpr (with_sums) V::int_store(column_sums + g * V::kLanes, totals[g]);
+    for (int r = 0; r < rows; ++r) V::int_store(acc + g * acc_stride + r * V::kLanes, sums[g][r]);
   }
 }
 
-// Adds what the zero points make and writes one group. In unsigned arithmetic: it wraps.
+// Adds what the zero points make and writes `columns` columns from `begin` on. In unsigned arithmetic: it wraps.
 template <class V>
-void write_bytes(const MatMulIntegerArgs& args, const TileRange& tile, int64_t group, const int32_t* acc,
+void write_bytes(const MatMulIntegerArgs& args, const TileRange& tile, int64_t begin, int columns, const int32_t* acc,
                  const int32_t* column_sums) {
   const MatMulSpec& spec = args.layout->spec;
-  const int64_t begin = group * kGroupColumns, left = spec.n - begin;
-  const int columns = int(left < kGroupColumns ? left : kGroupColumns);
   const uint32_t a_zero = uint32_t(a_zero_point(args));
-  uint32_t b_zeros[kGroupColumns], constants[kGroupColumns];
+  uint32_t b_zeros[V::kLanes], constants[V::kLanes];
   for (int j = 0; j < columns; ++j) {
     b_zeros[j] = uint32_t(b_zero_point(args, begin + j));
     constants[j] = uint32_t(spec.k) * a_zero * b_zeros[j] - a_zero * uint32_t(column_sums[j]);
@@ -129,7 +133,7 @@ void write_bytes(const MatMulIntegerArgs& args, const TileRange& tile, int64_t g
     const int rows = next_rows(tile.row_end - row);
     const std::byte* sums =
         args.shared_scratch + row * byte_row_bytes(spec) + byte_units(spec) * rows * int64_t{kByteUnit};
-    for (int r = 0; r < rows; ++r, ++row, acc += kGroupColumns) {
+    for (int r = 0; r < rows; ++r, ++row, acc += V::kLanes) {
       int32_t row_sum;
       __builtin_memcpy(&row_sum, sums + r * 4, 4);
       int32_t* out = args.out + row * args.ldc + begin;
@@ -148,28 +152,31 @@ void integer_tile(const MatMulIntegerArgs& args, const TileRange& tile, std::byt
   int32_t* column_sums = acc + 4 * kMaxByteRows * kGroupColumns;
   const bool needs_sums = a_zero_point(args) != 0;
   for (int i = 0; i < 4 * kGroupColumns; ++i) column_sums[i] = 0;
-  for (int64_t group = tile.panel_begin; group < tile.panel_end;) {
-    const int most_groups = registers_at_once<V>(rows);
-    const int groups = tile.panel_end - group < most_groups ? 1 : most_groups;
+  for_streams<V>(tile, registers_at_once<V>(rows), [&](int64_t group, int count, int64_t distance) {
+    // A last group alone stands in both halves of a register.
+    const int64_t other = tile.panel_end - group < kGroupsPerRegister<V> ? 0 : group_bytes;
     const std::byte* b = args.packed + group * group_bytes;
     for (int64_t done = 0; done < rows;) {
-      const int count = next_rows(rows - done);
+      const int row_count = next_rows(rows - done);
       const std::byte* a = args.shared_scratch + (tile.row_begin + done) * byte_row_bytes(spec);
-      int32_t* to = acc + done * kGroupColumns;
-      with_rows<kRowsPerTile>(count, [&]<int r>() {
+      int32_t* to = acc + done * V::kLanes;
+      with_rows<kRowsPerTile>(row_count, [&]<int r>() {
         constexpr int most = registers_at_once<V>(r);
-        // A tile of more rows takes groups one by one, whatever its last rows could.
+        // A tile of more rows takes registers one by one, whatever its last rows could.
         const auto run = needs_sums && done == 0
-                             ? (groups == most ? dot_bytes<V, r, most, true> : dot_bytes<V, r, 1, true>)
-                             : (groups == most ? dot_bytes<V, r, most, false> : dot_bytes<V, r, 1, false>);
-        run(units, a, b, group_bytes, to, rows * kGroupColumns, column_sums);
+                             ? (count == most ? dot_bytes<V, r, most, true> : dot_bytes<V, r, 1, true>)
+                             : (count == most ? dot_bytes<V, r, most, false> : dot_bytes<V, r, 1, false>);
+        run(units, a, b, distance * group_bytes, other, to, rows * V::kLanes, column_sums);
       });
-      done += count;
+      done += row_count;
     }
-    for (int g = 0; g < groups; ++g, ++group) {
-      write_bytes<V>(args, tile, group, acc + g * rows * kGroupColumns, column_sums + g * kGroupColumns);
+    for (int g = 0; g < count; ++g, group += distance) {
+      const int64_t begin = group * kGroupColumns;
+      const int64_t end = tile.panel_end * kGroupColumns < spec.n ? tile.panel_end * kGroupColumns : spec.n;
+      write_bytes<V>(args, tile, begin, int(end - begin < V::kLanes ? end - begin : V::kLanes),
+                     acc + g * rows * V::kLanes, column_sums + g * V::kLanes);
     }
-  }
+  });
 }
 
 }  // namespace ompipe::kernels

@@ -120,7 +120,8 @@ inline constexpr int kDirectColumns = 1024;
 
 struct MatMulIntegerArgs;
 
-// A set that builds on another may leave out what that one does as well; scalar, avx2 and neon are whole.
+// A set that builds on another may leave out what that one does as well; scalar, avx2 and neon are whole
+// (matmul_table.h).
 struct MatMulKernels {
   void (*pack_floats)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, float* packed) = nullptr;
   void (*pack_nbits)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, std::byte* packed) = nullptr;

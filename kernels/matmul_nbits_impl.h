@@ -72,7 +72,7 @@ void quantise_rows(const MatMulArgs& args, int64_t begin, int64_t end) {
 //
 // The products of a 16-bit lane, 16 of them with the parts of 4 or 8 bits, stay within 15 * 127 * 16 = 30480, so a
 // whole unit is summed in 16 bits before it is widened. A whole byte times an int8 would leave no room for a second
-// one: of 8 bits the halves are multiplied and put together when they are widened.
+// one: without kDotsOfBytes the halves are multiplied and put together when they are widened.
 template <class V, int bits, int unit, int rows, int registers>
 void dot_rows(const MatMulSpec& spec, const GroupRecord& record, const std::byte* a, const std::byte* b, int64_t stride,
               int64_t other, float* acc, int64_t acc_stride) {
@@ -80,7 +80,8 @@ void dot_rows(const MatMulSpec& spec, const GroupRecord& record, const std::byte
   for (int g = 0; g < registers; ++g) {
     for (int r = 0; r < rows; ++r) sums[g][r] = V::zero();
   }
-  constexpr int width = bits == 8 ? 4 : bits, sets = bits == 8 ? 2 : 1, part_k = bits == 8 ? 0 : unit * bits / 8;
+  constexpr bool halves = bits == 8 && !V::kDotsOfBytes;
+  constexpr int width = halves ? 4 : bits, sets = halves ? 2 : 1, part_k = bits == 8 ? 0 : unit * bits / 8;
   const int64_t blocks = blocks_of(spec);
   const int units = spec.block / unit;
   const bool fractions = has_fractions(spec.zero_points);
@@ -102,7 +103,7 @@ void dot_rows(const MatMulSpec& spec, const GroupRecord& record, const std::byte
             const int8_t* q = reinterpret_cast<const int8_t*>(a) + r * unit + v * 4;
 #pragma GCC unroll 4
             for (int part = 0; part < kParts<width>; ++part) {
-              auto& sum = dots[bits == 8 ? part : 0][g][r];
+              auto& sum = dots[halves ? part : 0][g][r];
               const bool first = v == 0 && (bits == 8 || part == 0);
               sum = first ? V::first_dot(x[part], q) : V::add_dot(sum, x[part], q + part * part_k);
             }
@@ -117,8 +118,8 @@ void dot_rows(const MatMulSpec& spec, const GroupRecord& record, const std::byte
         const auto weight_scales = load_scales<V>(at, other, spec);
         const auto dot_of = [&](int r) __attribute__((always_inline)) {
           const auto dot = V::sum_dots(dots[0][g][r]);
-          if constexpr (bits != 8) return dot;
-          return V::int_add(dot, V::sum_dots_times_16(dots[sets - 1][g][r]));
+          if constexpr (halves) return V::int_add(dot, V::sum_dots_times_16(dots[1][g][r]));
+          return dot;
         };
         const auto add = [&](int r, typename V::Floats dot) __attribute__((always_inline)) {
           sums[g][r] = V::fma(V::mul(dot, V::broadcast(scales[r])), weight_scales, sums[g][r]);

@@ -1,4 +1,5 @@
 // What the dot products of Armv8.2 add to the matrix kernels of neon.
+#include "matmul_integer_impl.h"
 #include "matmul_kernels.h"
 #include "matmul_nbits_impl.h"
 #include "vec_neon.h"
@@ -22,6 +23,9 @@ struct VecNeonDotprod : VecNeon {
 
 }  // namespace
 
-const MatMulKernels kMatMulNeonDotprod = {.nbits_int_tile = nbits_int_tile<VecNeonDotprod>};
+const MatMulKernels kMatMulNeonDotprod = {
+    .nbits_int_tile = nbits_int_tile<VecNeonDotprod>,
+    .integer_tile = integer_tile<VecNeonDotprod>,
+};
 
 }  // namespace ompipe::kernels

@@ -93,12 +93,16 @@ struct VecAvx2 {
   }
   static Shorts short_add(Shorts a, Shorts b) { return _mm256_add_epi16(a, b); }
   static Ints sum_pairs(Shorts x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
+  static constexpr bool kDotsOfBytes = false;
   using Dots = Shorts;
   static Dots first_dot(Bytes x, const int8_t* p) { return dot_pairs(x, p); }
   static Dots add_dot(Dots sum, Bytes x, const int8_t* p) { return short_add(sum, dot_pairs(x, p)); }
   static Ints sum_dots(Dots sum) { return sum_pairs(sum); }
 
   static Ints sum_dots_times_16(Shorts x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(16)); }
+  static Ints add_bytes(Ints sum, Bytes x) {
+    return int_add(sum, sum_pairs(_mm256_maddubs_epi16(x, _mm256_set1_epi8(1))));
+  }
 
   // Sums stay below 2^15 in 16 bits until a lane holds 16 products, half a unit of 32 (15 * 127 * 16 = 30480).
   template <int unit, int rows>

@@ -52,6 +52,7 @@ struct VecAvx512 {
   }
   static Floats to_floats(Ints x) { return _mm512_cvtepi32_ps(x); }
   static Ints int_add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
+  static void int_store(int32_t* p, Ints x) { _mm512_storeu_si512(p, x); }
   static Ints int_sub(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
   static Ints int_mul_small(Ints a, Ints b) { return _mm512_madd_epi16(a, b); }
 
@@ -71,11 +72,15 @@ struct VecAvx512 {
     return _mm512_and_si512(_mm512_srli_epi32(x, 8 * index), _mm512_set1_epi32(255));
   }
 
+  static constexpr bool kDotsOfBytes = false;
   using Dots = __m512i;  // of 16-bit lanes
   static Dots first_dot(Bytes x, const int8_t* p) { return _mm512_maddubs_epi16(x, four_bytes(p)); }
   static Dots add_dot(Dots sum, Bytes x, const int8_t* p) { return _mm512_add_epi16(sum, first_dot(x, p)); }
   static Ints sum_dots(Dots sum) { return _mm512_madd_epi16(sum, _mm512_set1_epi16(1)); }
   static Ints sum_dots_times_16(Dots sum) { return _mm512_madd_epi16(sum, _mm512_set1_epi16(16)); }
+  static Ints add_bytes(Ints sum, Bytes x) {
+    return int_add(sum, sum_dots(_mm512_maddubs_epi16(x, _mm512_set1_epi8(1))));
+  }
 
   static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 

@@ -71,6 +71,10 @@ struct VecNeon {
   }
   static Floats to_floats(Ints x) { return {vcvtq_f32_s32(x.low), vcvtq_f32_s32(x.high)}; }
   static Ints int_add(Ints a, Ints b) { return {vaddq_s32(a.low, b.low), vaddq_s32(a.high, b.high)}; }
+  static void int_store(int32_t* p, Ints x) {
+    vst1q_s32(p, x.low);
+    vst1q_s32(p + 4, x.high);
+  }
   static Ints int_sub(Ints a, Ints b) { return {vsubq_s32(a.low, b.low), vsubq_s32(a.high, b.high)}; }
   static Ints int_mul_small(Ints a, Ints b) { return {vmulq_s32(a.low, b.low), vmulq_s32(a.high, b.high)}; }
 
@@ -96,11 +100,13 @@ struct VecNeon {
   }
   static Shorts short_add(Shorts a, Shorts b) { return {vaddq_s16(a.low, b.low), vaddq_s16(a.high, b.high)}; }
   static Ints sum_pairs(Shorts x) { return {vpaddlq_s16(x.low), vpaddlq_s16(x.high)}; }
+  static constexpr bool kDotsOfBytes = false;
   using Dots = Shorts;
   static Dots first_dot(Bytes x, const int8_t* p) { return dot_pairs(x, p); }
   static Dots add_dot(Dots sum, Bytes x, const int8_t* p) { return short_add(sum, dot_pairs(x, p)); }
   static Ints sum_dots(Dots sum) { return sum_pairs(sum); }
   static Ints sum_dots_times_16(Dots sum) { return times_16(sum_pairs(sum)); }
+  static Ints add_bytes(Ints sum, Bytes x) { return {add_bytes(sum.low, x.low), add_bytes(sum.high, x.high)}; }
 
   template <int unit, int rows>
   static void dot_spans(const std::byte* columns, int64_t stride, const int8_t* q, int64_t row_stride,
@@ -194,6 +200,32 @@ struct VecNeon {
     }
   }
 
+  static void interleave_rows(const std::byte* rows, int64_t stride, std::byte flip, std::byte* out) {
+    const auto row = [&](int i) { return vld1_u8(reinterpret_cast<const uint8_t*>(rows + i * stride)); };
+    const uint8x16_t flips = vdupq_n_u8(uint8_t(flip));
+    const uint8x8_t first = row(0), second = row(1), third = row(2), fourth = row(3);
+    const uint16x8_t firsts = vreinterpretq_u16_u8(vcombine_u8(vzip1_u8(first, second), vzip2_u8(first, second)));
+    const uint16x8_t lasts = vreinterpretq_u16_u8(vcombine_u8(vzip1_u8(third, fourth), vzip2_u8(third, fourth)));
+    auto* to = reinterpret_cast<uint8_t*>(out);
+    vst1q_u8(to, veorq_u8(vreinterpretq_u8_u16(vzip1q_u16(firsts, lasts)), flips));
+    vst1q_u8(to + 16, veorq_u8(vreinterpretq_u8_u16(vzip2q_u16(firsts, lasts)), flips));
+  }
+  static int32_t signed_bytes(const std::byte* p, int count, int flip, int8_t* q) {
+    std::byte padded[32];
+    if (count < 32) {
+      __builtin_memset(padded, flip, sizeof padded);
+      __builtin_memcpy(padded, p, static_cast<size_t>(count));
+      p = padded;
+    }
+    const auto* from = reinterpret_cast<const uint8_t*>(p);
+    const uint8x16_t flips = vdupq_n_u8(uint8_t(flip));
+    const int8x16_t low = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(from), flips));
+    const int8x16_t high = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(from + 16), flips));
+    vst1q_s8(q, low);
+    vst1q_s8(q + 16, high);
+    return vaddlvq_s8(low) + vaddlvq_s8(high);
+  }
+
   static void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
   static void stream(float* p, Floats x) { store(p, x); }
   static void finish_streams() {}
@@ -224,6 +256,9 @@ struct VecNeon {
  private:
   static int16x8_t dot_pairs(int8x16_t x, int8x16_t four) {
     return vpaddq_s16(vmull_s8(vget_low_s8(x), vget_low_s8(four)), vmull_high_s8(x, four));
+  }
+  static int32x4_t add_bytes(int32x4_t sum, uint8x16_t x) {
+    return vreinterpretq_s32_u32(vpadalq_u16(vreinterpretq_u32_s32(sum), vpaddlq_u8(x)));
   }
   template <int index>
   static uint8x16_t bit_pair(uint8x16_t x) {

@@ -156,6 +156,8 @@ struct VecScalar {
   }
   // A dot of up to 32 nibbles with as many int8 of at most 127, in the making: four a lane at once. The 16 products of
   // a 16-bit lane stay within 15 * 127 * 16 = 30480, so it is widened at its end only.
+  // With kDotsOfBytes it is one of whole bytes, any number of them, summed modulo 2^32 in Ints.
+  static constexpr bool kDotsOfBytes = false;
   using Dots = Shorts;
   static Dots first_dot(Bytes x, const int8_t* p) { return dot_pairs(x, p); }
   static Dots add_dot(Dots sum, Bytes x, const int8_t* p) { return short_add(sum, dot_pairs(x, p)); }
@@ -163,6 +165,12 @@ struct VecScalar {
 
   static Ints sum_dots_times_16(Shorts x) {
     return each<Ints>([&](size_t i) { return 16 * (x.lane[2 * i] + x.lane[2 * i + 1]); });
+  }
+  // Adds the four bytes of each lane.
+  static Ints add_bytes(Ints sum, Bytes x) {
+    return each<Ints>([&](size_t i) {
+      return uint32_t(sum.lane[i]) + x.lane[4 * i] + x.lane[4 * i + 1] + x.lane[4 * i + 2] + x.lane[4 * i + 3];
+    });
   }
 
   // Dots of eight columns' spans of 64 nibbles in source order (32 bytes each, `stride` apart) with each row's span at

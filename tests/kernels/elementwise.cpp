@@ -55,7 +55,7 @@ ElementwiseArguments arguments_for(const Layout& output, std::span<const Layout>
 void check_binary(BinaryOp op, const Layout& a, const Layout& b) {
   const Layout inputs[] = {a, b};
   const Layout output = *broadcast_layout(inputs);
-  const std::vector<float> x = random_floats(20000, 1, 0.25f, 4), y = random_floats(20000, 2, -3, 3);
+  static const std::vector<float> x = random_floats(20000, 1, 0.25f, 4), y = random_floats(20000, 2, -3, 3);
   ElementwiseArguments arguments = arguments_for(output, inputs, ElementType::f32);
   arguments.inputs = {x.data() + 1, y.data() + 3};  // misaligned
   const std::vector<float> got =

@@ -19,11 +19,16 @@ namespace {
 // A product of m rows with everything around it poisoned: A starts at an odd float and its rows have NaN between them.
 struct Product {
   Product(const Weights& weights, int64_t m, uint32_t seed) : weights_(weights), m_(m), lda_(weights.spec.k + 3) {
+    const MatMulSpec& spec = weights.spec;
+    const bool integer = spec.format == WeightFormat::nbits && spec.accuracy_level == 4;
     std::mt19937 random(seed);
     a_.assign(1 + m * lda_, std::numeric_limits<float>::quiet_NaN());
     for (int64_t row = 0; row < m; ++row) {
       const std::vector<float> values = random_floats(weights.spec.k, random);
       std::copy(values.begin(), values.end(), a_.begin() + 1 + row * lda_);
+      for (int64_t n = 0; n < spec.n; ++n) {
+        expected_.push_back(integer ? integer_chain(weights, values.data(), n) : chain(weights, values.data(), n));
+      }
     }
   }
   const float* row(int64_t m) const { return a_.data() + 1 + m * lda_; }
@@ -45,15 +50,12 @@ struct Product {
   }
 
   void check_bits(const std::vector<float>& out) const {
-    const MatMulSpec& spec = weights_.spec;
-    const bool integer = spec.format == WeightFormat::nbits && spec.accuracy_level == 4;
+    const int64_t n = weights_.spec.n;
     int wrong = 0;
     for (int64_t m = 0; m < m_; ++m) {
-      const float* got = out.data() + m * (spec.n + 2);
-      for (int64_t n = 0; n < spec.n; ++n) {
-        wrong += got[n] != (integer ? integer_chain(weights_, row(m), n) : chain(weights_, row(m), n));
-      }
-      wrong += got[spec.n] != 77.0f || got[spec.n + 1] != 77.0f;
+      const float* got = out.data() + m * (n + 2);
+      for (int64_t i = 0; i < n; ++i) wrong += got[i] != expected_[m * n + i];
+      wrong += got[n] != 77.0f || got[n + 1] != 77.0f;
     }
     CHECK(wrong == 0);
   }
@@ -61,7 +63,7 @@ struct Product {
  private:
   const Weights& weights_;
   int64_t m_, lda_;
-  std::vector<float> a_;
+  std::vector<float> a_, expected_;
 };
 
 void check_all(const MatMulSpec& spec, std::initializer_list<int64_t> rows) {
