@@ -102,7 +102,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 // Both ways against the packed kernel, whose outputs differ from the poison only inside [m, N].
-void check(const Case& test, Order order = Order::forward) {
+void check(const Case& test, std::initializer_list<Order> orders = {Order::forward}) {
   for (Isa isa : isas()) {
     CAPTURE(isa_name(isa));
     const PackedLayout layout = make_layout(test.weights.spec, isa).value();
@@ -112,19 +112,21 @@ void check(const Case& test, Order order = Order::forward) {
     product.packed = packed.data();
     run(product);
 
-    PortableArgs args;
-    args.sources = {test.b.data(), test.scales.data(), test.zero_points.data()};
-    args.product = test.args(layout, got);
-    run_call(args, portable_call, order);
-    CHECK(same_bits(got, expected));
+    for (Order order : orders) {
+      PortableArgs args;
+      args.sources = {test.b.data(), test.scales.data(), test.zero_points.data()};
+      args.product = test.args(layout, got);
+      run_call(args, portable_call, order);
+      CHECK(same_bits(got, expected));
 
-    Buffer made(layout.packed_bytes);
-    args.product = test.args(layout, got);
-    args.packed = made.data();
-    run_call(args, fused_call, order);
-    CHECK(same_bits(got, expected));
-    CHECK(made.same_bytes(packed));
-    CHECK(made.guard_intact());
+      Buffer made(layout.packed_bytes);
+      args.product = test.args(layout, got);
+      args.packed = made.data();
+      run_call(args, fused_call, order);
+      CHECK(same_bits(got, expected));
+      CHECK(made.same_bytes(packed));
+      CHECK(made.guard_intact());
+    }
   }
 }
 
@@ -244,12 +246,11 @@ TEST_CASE("tiles in any order") {
                           MatMulSpec{.format = WeightFormat::bf16, .k = 300, .n = 700, .trans_b = true},
                           MatMulSpec{.format = WeightFormat::nbits, .k = 600, .n = 1300, .accuracy_level = 0},
                           MatMulSpec{.format = WeightFormat::nbits, .k = 600, .n = 1300, .accuracy_level = 4}}) {
-    const Weights weights = make_weights(spec, 5);
     for (int64_t m : {1, 9, 130}) {
       CAPTURE(m);
-      const Case test(weights, m, true);
-      check(test, Order::reverse);
-      check(test, Order::shuffled);
+      if (m > 100) spec.n = 290;
+      const Weights weights = make_weights(spec, 5);
+      check(Case(weights, m, true), {Order::reverse, Order::shuffled});
     }
   }
 }
