@@ -5,12 +5,13 @@
 #include "matmul_nbits_impl.h"
 #include "nbits_float_impl.h"
 #include "portable_strip_impl.h"
+#include "vec_avx2.h"
 #include "vec_avx512.h"
 
 namespace ompipe::kernels {
 
 const MatMulKernels kMatMulAvx512 = {
-    .prepare_floats = prepare_floats<VecAvx512>,
+    .prepare_floats = prepare_floats<VecAvx2, VecAvx512::kFloatRows>,
     .floats_tile = floats_tile<VecAvx512>,
     .nbits_float_tile = nbits_float_tile<VecAvx512>,
     .nbits_int_tile = nbits_int_tile<VecAvx512>,

@@ -8,7 +8,7 @@ namespace ompipe::kernels {
 
 // acc[p][r][0..16) += row r of a[0..k) * panel p, one FMA chain in rising k. Rows lie `lda` floats apart; packed ones
 // together, k by k. The panels of B lie `panel_stride` floats apart, the accumulators of one panel `acc_stride` apart.
-// Fetches `fetch_lines` cache lines at `fetch` for every 4 k on the way.
+// Fetches `fetch_lines` cache lines of each of as many panels at `fetch` for every 4 k on the way.
 template <class V, int rows, int panels, bool packed>
 [[gnu::noinline]] void multiply_rows(const float* a, int64_t lda, const float* b, int64_t panel_stride, int64_t k,
                                      float* acc, int64_t acc_stride, const float* fetch, int fetch_lines) {
@@ -46,7 +46,9 @@ template <class V, int rows, int panels, bool packed>
   };
   int64_t at = 0;
   for (; at + 4 <= k; at += 4) {
-    for (int line = 0; line < fetch_lines; ++line) V::prefetch(fetch + line * kPanelColumns);
+    for (int line = 0; line < fetch_lines; ++line) {
+      for (int p = 0; p < panels; ++p) V::prefetch(fetch + p * panel_stride + line * kPanelColumns);
+    }
     fetch += fetch_lines * kPanelColumns;
     for (int i = 0; i < 4; ++i) step(at + i);
   }
@@ -95,17 +97,17 @@ FloatRows float_rows(const MatMulArgs& args, int64_t row) {
 }
 
 // acc[p][r] += elements [k, k + count) of all `rows` rows of a * `panels` panels (at most panels_at_once(rows)).
-// `fetch`: what will be read next, `panels * count` lines long, or null; its prefetch is spread evenly over the row
-// tiles (M = 32 from 52 to 65 GFLOP/s on Zen 3).
+// `fetch`: where as much will be read next, or null; a quarter of it is fetched with each of the first row tiles, more
+// if there are few (M = 32 from 52 to 65 GFLOP/s on Zen 3).
 template <class V>
 void multiply_panels(const FloatRows& a, int64_t rows, int64_t k, int64_t count, int panels, const float* b,
                      int64_t panel_stride, float* acc, const float* fetch) {
   const int64_t row_tiles = divide_up(rows, V::kFloatRows);
-  const int fetch_lines = fetch == nullptr ? 0 : (row_tiles >= 3 ? 1 : row_tiles == 2 ? 2 : 4) * panels;
+  const int fetch_lines = fetch == nullptr ? 0 : (row_tiles >= 3 ? 1 : row_tiles == 2 ? 2 : 4);
   int64_t fetched = 0;
   for (int64_t done = 0; done < rows;) {
     const int tile_rows = next_rows(rows - done, V::kFloatRows);
-    const int lines = fetched + fetch_lines * (count / 4) <= panels * count ? fetch_lines : 0;
+    const int lines = fetched + fetch_lines * (count / 4) <= count ? fetch_lines : 0;
     with_rows<V::kFloatRows>(tile_rows, [&]<int r>() {
       const float* from = a.data + done * a.stride + k * (a.packed ? r : 1);
       float* to = acc + done * kPanelColumns;
@@ -123,7 +125,7 @@ void multiply_panels(const FloatRows& a, int64_t rows, int64_t k, int64_t count,
   }
 }
 
-// Elements [i, i + 8) of a row of A, and one.
+// Elements of a row of A from i on, a vector's, and one.
 template <class V>
 auto load_row(const MatMulArgs& args, int64_t row, int64_t i) {
   const int64_t at = row * args.lda + i;
@@ -142,7 +144,9 @@ template <class V, int rows>
 void pack_row_tile(const MatMulArgs& args, int64_t row, float* out) {
   const int64_t k = args.layout->spec.k;
   int64_t i = 0;
-  if constexpr (V::kLanes == 8) {
+  if constexpr (rows == 1) {
+    for (; i + V::kLanes <= k; i += V::kLanes) V::store(out + i, load_row<V>(args, row, i));
+  } else if constexpr (V::kLanes == 8) {
     // Eight floats are stored where `rows` belong; the next ones go over the rest, which ends within the tile.
     for (; i + 16 <= k; i += 8) {
       typename V::Floats block[8];
@@ -156,19 +160,14 @@ void pack_row_tile(const MatMulArgs& args, int64_t row, float* out) {
   }
 }
 
-template <class V>
-void prepare_floats(const MatMulArgs& args, int64_t begin, int64_t end) {
+// For a micro-kernel of at most `most` rows.
+template <class V, int most = V::kFloatRows>
+void prepare_floats(const MatMulArgs& args, const RowPart& part) {
   const int64_t k = args.layout->spec.k;
   float* shared = reinterpret_cast<float*>(args.shared_scratch);
-  if (args.m <= kPlainRows) {
-    for (int64_t row = begin; row < end; ++row) pack_row_tile<V, 1>(args, row, shared + row * k);
-    return;
-  }
-  for (int64_t row = begin; row < end;) {
-    const int rows = next_rows(end - row, V::kFloatRows);
-    with_rows<V::kFloatRows>(rows, [&]<int r>() { pack_row_tile<V, r>(args, row, shared + row * k); });
-    row += rows;
-  }
+  for_row_tiles(part, args.m <= kPlainRows ? 1 : most, [&](int64_t row, int rows) {
+    with_rows<most>(rows, [&]<int r>() { pack_row_tile<V, r>(args, row, shared + row * k); });
+  });
 }
 
 // write_out for f16.

@@ -76,6 +76,28 @@ inline int next_rows(int64_t rows, int most = kRowsPerTile) {
   return static_cast<int>(divide_up(rows, parts));
 }
 
+// One of `parts` parts of the rows [begin, end) of a row block, for the phase that prepares A.
+struct RowPart {
+  int64_t begin, end, part, parts;
+};
+
+// How many parts a block is worth: some 10 us each.
+inline int64_t row_parts(int64_t rows, int64_t k) {
+  constexpr int64_t kElements = 32 << 10;
+  const int64_t most = divide_up(rows, kRowsPerTile), wanted = divide_up(rows * k, kElements);
+  return wanted < most ? wanted : most;
+}
+
+// Calls body(row, rows) for the micro-kernel calls of a part, which are next_rows of the whole block.
+template <class Body>
+void for_row_tiles(const RowPart& part, int most, const Body& body) {
+  const int64_t rows = part.end - part.begin, tiles = divide_up(rows, most), least = rows / tiles,
+                larger = rows % tiles;
+  for (int64_t t = tiles * part.part / part.parts; t < tiles * (part.part + 1) / part.parts; ++t) {
+    body(part.begin + t * least + (t < larger ? t : larger), static_cast<int>(least + (t < larger ? 1 : 0)));
+  }
+}
+
 // Calls body.operator()<rows>(), 1 <= rows <= most.
 template <int most, class Body>
 void with_rows(int rows, const Body& body) {
@@ -125,12 +147,11 @@ struct MatMulIntegerArgs;
 struct MatMulKernels {
   void (*pack_floats)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, float* packed) = nullptr;
   void (*pack_nbits)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, std::byte* packed) = nullptr;
-  // Quantises rows [begin, end) of A into shared scratch. Row tiles of the GEMM must not be cut: begin and end are
-  // bounds of row blocks.
-  void (*quantise_rows)(const MatMulArgs&, int64_t begin, int64_t end) = nullptr;
-  // A as floats into shared scratch, rows [begin, end): at most kPlainRows in all K apart, more packed for the
-  // micro-kernel, from the first row of a row block on.
-  void (*prepare_floats)(const MatMulArgs&, int64_t begin, int64_t end) = nullptr;
+  // Quantises a part of a row block of A into shared scratch.
+  void (*quantise_rows)(const MatMulArgs&, const RowPart&) = nullptr;
+  // A as floats into shared scratch, a part of a row block: at most kPlainRows in all K apart, more packed for the
+  // micro-kernel.
+  void (*prepare_floats)(const MatMulArgs&, const RowPart&) = nullptr;
   void (*floats_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;
   void (*nbits_float_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;
   void (*nbits_int_tile)(const MatMulArgs&, const TileRange&, std::byte* scratch) = nullptr;
@@ -146,7 +167,7 @@ struct MatMulKernels {
   void (*quantise_spans)(const MatMulArgs&) = nullptr;
   void (*nbits_direct_tile)(const PortableArgs&, int64_t begin, int64_t end) = nullptr;
   void (*pack_bytes)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, std::byte* packed) = nullptr;
-  // As quantise_rows, of int8.
+  // Rows of whole row blocks of int8 A, into shared scratch.
   void (*prepare_bytes)(const MatMulIntegerArgs&, int64_t begin, int64_t end) = nullptr;
   void (*integer_tile)(const MatMulIntegerArgs&, const TileRange&, std::byte* scratch) = nullptr;
 };

@@ -53,18 +53,13 @@ void quantise_row_tile(const MatMulArgs& args, int64_t row, int rows, std::byte*
 }
 
 template <class V>
-void quantise_rows(const MatMulArgs& args, int64_t begin, int64_t end) {
+void quantise_rows(const MatMulArgs& args, const RowPart& part) {
   const MatMulSpec& spec = args.layout->spec;
-  for (int64_t row = begin; row < end;) {
-    const int rows = next_rows(end - row);
+  for_row_tiles(part, kRowsPerTile, [&](int64_t row, int rows) {
     std::byte* out = args.shared_scratch + row * quantised_row_bytes(spec);
-    if (unit_of(spec) == 16) {
-      quantise_row_tile<V, 16>(args, row, rows, out);
-    } else {
-      quantise_row_tile<V, 32>(args, row, rows, out);
-    }
-    row += rows;
-  }
+    if (unit_of(spec) == 16) return quantise_row_tile<V, 16>(args, row, rows, out);
+    quantise_row_tile<V, 32>(args, row, rows, out);
+  });
 }
 
 // acc[g][r][0..lanes) = row r of the row tile `a` * what register g holds of B: one or two groups. Registers' groups

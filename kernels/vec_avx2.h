@@ -1,8 +1,8 @@
 // The vector operations that kernel templates are written in, for AVX2 with FMA and F16C. vec_scalar.h says what each
 // means.
 //
-// Included by *_avx2.cpp only. The types have internal linkage, so that templates instantiated with them do too: code
-// that the linker could share with a baseline file must not hold AVX2 instructions.
+// Included by *_avx2.cpp and *_avx512.cpp only. The types have internal linkage, so that templates instantiated with
+// them do too: code that the linker could share with a baseline file must not hold AVX2 instructions.
 #pragma once
 
 #include <immintrin.h>
