@@ -37,7 +37,7 @@ const std::vector<Field> kFields = {
 
 // Whether the field can matter for the product.
 bool concerns(const std::string& field, const MatMulCase& measured) {
-  if (field == "strip-k") return measured.nbits() && !measured.integer() && measured.m > 3;
+  if (field == "strip-k") return !measured.integer() && measured.m > (measured.nbits() ? 3 : 24);
   if (field == "quantised-bytes") return measured.integer() && measured.m > 1;
   if (field == "rows") return measured.m > 24;
   return true;
