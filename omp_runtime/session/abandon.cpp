@@ -6,7 +6,6 @@
 
 namespace ompipe::session {
 
-using arenas::Domain;
 using store::Residency;
 
 // Keeps the first error.

@@ -9,7 +9,6 @@ namespace ompipe::session {
 using arenas::BlockArena;
 using arenas::Domain;
 using arenas::DomainBytes;
-using store::Residency;
 
 namespace {
 

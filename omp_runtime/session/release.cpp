@@ -27,6 +27,7 @@ void Policy::evict_named(SessionState& session, const std::string& wanted, Compl
 
 void Policy::evict_all(SessionState& session, Completion& done) {
   std::vector<plan::ObjectId> all;
+  all.reserve(session.objects.size());
   for (plan::ObjectId id = 0; id < plan::ObjectId(session.objects.size()); ++id) all.push_back(id);
   evict_idle(session, all, done);
 }
