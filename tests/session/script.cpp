@@ -274,6 +274,7 @@ Handle World::prepare(SessionState& session, bool fill_to_limit) {
 }
 
 void World::cancel(const Handle& handle) {
+  handle.completion->cancelled.store(true);
   policy_->cancel(*handle.completion);
   settle();
 }
