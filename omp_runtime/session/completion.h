@@ -49,7 +49,7 @@ struct Completion final : exec::Counted {
   HandleHost* host = nullptr;          // set before the handle is given out; null: there is nothing to cancel
   std::atomic<uint64_t> cancel_ns{0};  // when it was first asked to end; 0: never
   HotTicket ticket;
-  std::atomic<bool> cancelled{false};  // looked at between the segments of a hot run
+  std::atomic<bool> cancelled{false};  // looked at between the segments of a hot run, and when one is handed back
 
  private:
   void unreferenced() noexcept override {

@@ -35,6 +35,11 @@ bool may_go_on(const Invocation& invocation) {
 void Policy::submit(std::unique_ptr<Invocation> invocation) {
   if (const int left = std::exchange(invocation->left_slot, -1); left >= 0) hot_.slots.put_empty(left);
   if (invocation->age == 0) invocation->age = hot_.next_age();  // one that was to run hot keeps its own
+  // Asked to end on its way from a hot slot to here, where neither knew it.
+  if (invocation->completion->cancelled.load()) {
+    const std::string& model = invocation->session->plan->model->metadata().path;
+    return refuse(std::move(invocation), Error{ErrorKind::cancelled, "run", model, "cancelled"});
+  }
   Status status = fits(budget_.limits(), *invocation->session, memory_of(*invocation->work));
   if (status.ok() && invocation->refuse_without_slot) status = find_slot(*invocation);
   if (!status.ok()) {

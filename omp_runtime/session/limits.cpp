@@ -24,8 +24,8 @@ BudgetLimits lowered(const BudgetLimits& now, const BudgetLimits& wanted) {
 
 }  // namespace
 
-// Whether these limits leave room for the largest gang of every session beside so many bytes, and for what was accepted
-// and has not started.
+// Whether these limits leave room for so many bytes, for the largest gang of every session beside them, and for what
+// was accepted and has not started.
 Status Policy::suffice(const BudgetLimits& limits, const DomainBytes& live) const {
   Status status = ok_status();
   for (size_t i = 0; i < sessions_.size() && status.ok(); ++i) status = fits(limits, *sessions_[i], live);
@@ -34,6 +34,8 @@ Status Policy::suffice(const BudgetLimits& limits, const DomainBytes& live) cons
   for (size_t i = 0; i < preparations_.size() && status.ok(); ++i) {
     if (!preparations_[i]->error) status = fits(limits, *preparations_[i]);
   }
+  // Without a session what is live is results: nobody tells the policy when their callers give them back.
+  if (status.ok()) status = arenas::Budget::fits_limits(limits, live, "set limits", "live runs and results");
   return status;
 }
 

@@ -105,20 +105,23 @@ void Policy::slice_packed(schedule::LoadToken token) {
 }
 
 // Opens the gate once every slice is there and right, or once one that was given up has nothing on its way any more.
+// The segment that waits for rows that failed is taken back before: it may begin as soon as the gate is open. The fetch
+// may end with its invocation.
 void Policy::settle_rows(SessionState& session, RowFetch& fetch) {
   const bool given_up = fetch.error || !fetch.invocation;
   if (fetch.live_loads > 0 || (!given_up && fetch.done < fetch.slices.size())) return;
-  open_publish(fetch.token);
+  const schedule::PublishToken token = fetch.token;
+  Invocation* const failed = fetch.error ? fetch.invocation : nullptr;
+  if (failed) fail(*failed, *fetch.error, "rows of " + session.plan->objects[size_t(fetch.object)].name);
+  open_publish(token);
   --session.in_flight;
-  if (!fetch.invocation) {
+  if (failed) {
+    if (failed->live.empty()) finish(*failed);
+  } else if (!fetch.invocation) {
     end_rows(fetch);
     std::erase_if(orphan_rows_, [](const std::vector<RowFetch>& rows) {
       return std::none_of(rows.begin(), rows.end(), [](const RowFetch& item) { return item.token >= 0; });
     });
-  } else if (fetch.error) {
-    Invocation& invocation = *fetch.invocation;
-    fail(invocation, *fetch.error, "rows of " + session.plan->objects[size_t(fetch.object)].name);
-    if (invocation.live.empty()) finish(invocation);
   }
 }
 

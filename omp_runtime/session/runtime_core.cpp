@@ -106,6 +106,7 @@ Status RuntimeCore::start() {
   }
   if (!opened.ok()) return opened.error();
   scheduler_ = std::move(*opened);
+  told_ = scheduler_.get();
   policy_.set_scheduler(*scheduler_);
   inline_reads_ = scheduler_->capabilities().inline_reads;
   io_ = std::make_unique<io::IoService>(*device_, *this,

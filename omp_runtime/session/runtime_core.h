@@ -76,7 +76,7 @@ class RuntimeCore : public schedule::Director,
   void cancel(CompletionRef handle) override;
   void run_here(Completion& handle) override { hot_runs_.run_here(handle); }
   schedule::Scheduler& scheduler() override { return *scheduler_; }
-  void hot_released() override { scheduler_->post({.kind = released}); }
+  void hot_released() override { told_->post({.kind = released}); }
 
   // io::CompletionSink
   void complete(io::Completion completion) noexcept override;
@@ -126,6 +126,8 @@ class RuntimeCore : public schedule::Director,
   std::atomic<uint64_t> portable_read_bytes_{0};
   // In the order in which they end: the discarder, the I/O service and the backend post to the scheduler.
   std::unique_ptr<schedule::Scheduler> scheduler_;
+  // The same, for a thread of the team that has ended the last handle: the runtime may be closed before it has left.
+  schedule::Scheduler* told_ = nullptr;
   std::unique_ptr<io::IoService> io_;
   std::atomic<bool> reads_open_{false};
   std::unique_ptr<Discarder> discarder_;

@@ -146,6 +146,25 @@ TEST_CASE("a session isn't closed while a run that was handed back is on its way
   CHECK(closed.done());
 }
 
+TEST_CASE("cancelled while it is handed back: it ends as cancelled, and never starts") {
+  World world({.limits = limit(Domain::prepared, 3 * kPage), .hot = true});
+  SessionState& a = world.bind(make_chain(2));
+  SessionState& b = world.bind(make_plan(std::vector<ObjectSpec>(2), {{0, 1}}));
+  warm(world, a);
+  const Handle handed_back = world.run(a);
+  const Handle cold = world.run(b);
+  world.start_hot();
+  world.cancel(handed_back);  // nobody has it: not the slots, and not yet the policy
+  CHECK_FALSE(handed_back.done());
+  world.take_log();
+  world.hand_back();
+  REQUIRE(handed_back.done());
+  CHECK(handed_back.error().kind == ErrorKind::cancelled);
+  world.drain();
+  CHECK_FALSE(contains(world.take_log(), "segment 2.0"));
+  CHECK(cold.succeeded());
+}
+
 TEST_CASE("a session that runs hot is passed over while another one has something that may go") {
   World world({.limits = limit(Domain::prepared, 4 * kPage), .hot = true});
   SessionState& a = world.bind(make_chain(2));

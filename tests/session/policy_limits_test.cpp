@@ -116,6 +116,21 @@ TEST_CASE("refused below what an open session or live work needs, with the numbe
   CHECK(world.set_limits(global_limit(4 * kPage)).succeeded());
 }
 
+TEST_CASE("refused below the results that callers hold, also when no session is open") {
+  World world;
+  SessionState& a = world.bind(make_chain(1));
+  const Handle run = world.run(a, {.output_bytes = {2 * kPage}});
+  world.drain();
+  REQUIRE(run.succeeded());
+  REQUIRE(world.close(a).done());
+  CHECK(names(world.set_limits(limit(Domain::io, kPage)), 2 * kPage, kPage));
+  CHECK(names(world.set_limits(global_limit(kPage)), 2 * kPage, kPage));
+  CHECK(world.budget().limits().global_bytes == arenas::kUnlimited);
+  CHECK(world.set_limits(limit(Domain::io, 2 * kPage)).succeeded());
+  world.outputs.clear();
+  CHECK(world.set_limits(limit(Domain::io, kPage)).succeeded());
+}
+
 TEST_CASE("refused below what pending runs and preparations need; a limit that isn't lowered refuses nothing") {
   World world({.limits = limit(Domain::execution, 2 * kPage)});
   SessionState& a = world.bind(make_chain(3));

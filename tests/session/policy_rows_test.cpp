@@ -97,6 +97,28 @@ TEST_CASE("a slice that fails fails its run alone; the table itself is not touch
   CHECK(world.state(a, 0) == Residency::absent);
 }
 
+TEST_CASE("rows with a wrong hash: the segment that waits for them is taken back before their gate opens") {
+  World world;
+  SessionState& a = world.bind(table_plan(), {.mode = Mode::on_demand});
+  const Handle run = world.run(a, {.slices = {1, 6}});
+  world.read(a, 0, 1);
+  world.start_pack(a, 0, 1);
+  world.read(a, 0, 6);
+  world.pack(a, 0, 6);
+  world.take_log();
+  world.finish_pack(a, 0, 1, Error{ErrorKind::bad_model, "digest", "table", "a slice differs"});
+  const Log log = world.take_log();
+  CAPTURE(log);
+  const auto taken_back = std::find(log.begin(), log.end(), "take back 1.0");
+  const auto opened = std::find(log.begin(), log.end(), "publish rows");
+  REQUIRE(opened != log.end());
+  CHECK(taken_back < opened);
+  REQUIRE(run.done());  // nothing of it has begun
+  CHECK(run.error().phase == "digest");
+  world.drain();
+  CHECK(world.state(a, 0) == Residency::absent);
+}
+
 TEST_CASE("a table that is also a packed weight: its rows and its own reads are apart") {
   World world;
   const ObjectSpec packed{.bytes = kTableSlices * io::kSliceBytes, .chunks = 4, .aux_reads = 1, .table = true};

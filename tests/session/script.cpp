@@ -274,6 +274,7 @@ Handle World::prepare(SessionState& session, bool fill_to_limit) {
 }
 
 void World::cancel(const Handle& handle) {
+  handle.completion->cancelled.store(true);
   policy_->cancel(*handle.completion);
   settle();
 }
@@ -366,6 +367,18 @@ void World::publish(PublishToken token) {
   expect(publishes_[size_t(token)].created, "a publish gate is opened that isn't there");
   publishes_[size_t(token)].created = false;
   const auto& target = policy_->read_target(uint64_t(1) << 63 | uint64_t(token) << 32);
+  // Whatever names it and has not been taken back may start from here on.
+  for (size_t slot = 0; slot < chains_.size(); ++slot) {
+    for (const FakeSegment& segment : chains_[slot]) {
+      if (segment.taken_back || std::count(segment.named.begin(), segment.named.end(), token) == 0) continue;
+      expect(!target.session || target.session->store->state(target.object) == Residency::resident,
+             "a gate opens to a segment before its object is there");
+      for (const RowFetch& fetch : policy_->invocation(SlotToken(slot)).rows) {
+        expect(fetch.token != token || (!fetch.error && fetch.done == fetch.slices.size()),
+               "a gate opens to a segment before its rows are there and right");
+      }
+    }
+  }
   log_.push_back(target.session ? "publish " + name(target.session, target.object) : "publish rows");
 }
 

@@ -58,12 +58,12 @@ class Runtime {
   // The limits in force. None in a forked child.
   MemoryLimits limits() const;
   // Other limits from now on, for all that is asked for. A lowered one is refused (cannot_fit, with the numbers;
-  // nothing has changed then) if the largest gang of an open session no longer fits beside the execution and output
-  // bytes that are live, results in callers' hands among them, or if a run that is pending or a preparation under way
-  // no longer fits; usage, if io_inflight_bytes differs. Else objects that nobody has pinned are evicted, the farthest
-  // next use first, until what is left fits, and the call returns when all that is live does: when running segments
-  // have given their pins back, chunks in flight have been packed, and evicted pages have gone. Raising a limit wakes
-  // whoever waits for room. Must not be called from the runtime's own threads (an observer).
+  // nothing has changed then) if the execution and output bytes that are live, results in callers' hands among them, no
+  // longer fit, if the largest gang of an open session no longer fits beside these, or if a run that is pending or a
+  // preparation under way no longer fits; usage, if io_inflight_bytes differs. Else objects that nobody has pinned are
+  // evicted, the farthest next use first, until what is left fits, and the call returns when all that is live does:
+  // when running segments have given their pins back, chunks in flight have been packed, and evicted pages have gone.
+  // Raising a limit wakes whoever waits for room. Must not be called from the runtime's own threads (an observer).
   Status set_limits(const MemoryLimits& limits);
   // Gives back what nobody uses, until what the global limit counts (live and retained bytes of all domains but mapped)
   // is at most `bytes`, or nothing is left to give: retained memory, then the frames kept for hot runs, the least
