@@ -150,6 +150,8 @@ void Policy::end_device_work(const DeviceWork& work, const std::optional<Error>&
       ObjectState& object = work.session->objects[size_t(work.object)];
       --object.transfers;
       if (!error) {
+        // Nothing of it is on its way beside this batch, so nothing could have doomed it, nor dropped the batch.
+        OMPIPE_CHECK(!object.doomed, "an object that was given up is about to become visible");
         make_visible(*work.session, work.object, now_ns());
         break;
       }
