@@ -88,7 +88,7 @@ class Sequential : public Scheduler {
     tell_hot();
     return true;
   }
-  void limit_hot(bool) override {}
+  void limit_hot(bool cold_lives) override { cold_lives_ = cold_lives; }
 
  private:
   struct Ready {
@@ -102,15 +102,22 @@ class Sequential : public Scheduler {
     while (!stopped_ || !ready_.empty()) {
       if (queue_.try_take(batch)) {
         serve(batch);
-      } else if (run_hot()) {
-      } else if (reads_first() && director_.read_one()) {
-      } else if (!ready_.empty()) {
-        run_one();
-      } else if (!director_.read_one()) {
+      } else if (!cold_is_next_ && run_hot()) {
+        cold_is_next_ = cold_lives_;
+      } else if (run_cold()) {
+        cold_is_next_ = false;
+      } else if (!run_hot()) {
         queue_.take(batch);
         serve(batch);
       }
     }
+  }
+  // One read, prepack or segment; false: there was none.
+  bool run_cold() {
+    if (reads_first() && director_.read_one()) return true;
+    if (ready_.empty()) return director_.read_one();
+    run_one();
+    return true;
   }
   // A seed interleaves reads with what is ready; without one a read happens only when nothing is.
   bool reads_first() { return seeded_ && random_() % 2 == 0; }
@@ -165,6 +172,8 @@ class Sequential : public Scheduler {
   std::deque<Ready> ready_;
   SerialWorker worker_;
   bool stopped_ = false;
+  bool cold_lives_ = false;    // as the director says
+  bool cold_is_next_ = false;  // it does, and a hot run was the last that ran
   const bool seeded_;
   std::mt19937_64 random_;
   std::atomic<uint64_t> tasks_{0}, segments_{0}, gates_{0};

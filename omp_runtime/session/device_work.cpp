@@ -94,7 +94,16 @@ bool Policy::is_given_up(const DeviceWork& work) const {
                                                 : work.session->objects[size_t(work.object)].doomed;
 }
 
+// What was given up is dropped however full the device is: who waits for its end needn't wait for other batches.
 void Policy::hand_over_device_work() {
+  const auto is_dropped = [&](const DeviceWork& work) { return !work.handed_over && is_given_up(work); };
+  for (;;) {
+    const auto next = std::find_if(device_work_.begin(), device_work_.end(), is_dropped);
+    if (next == device_work_.end()) break;
+    const DeviceWork dropped = std::move(*next);
+    device_work_.erase(next);
+    end_device_work(dropped, std::nullopt);
+  }
   const auto before = [&](const DeviceWork& a, const DeviceWork& b) {
     if (a.handed_over != b.handed_over) return b.handed_over;
     return priority_of(a) != priority_of(b) ? priority_of(a) < priority_of(b) : a.id < b.id;
@@ -102,12 +111,6 @@ void Policy::hand_over_device_work() {
   while (on_device_ < options_.device_batches) {
     const auto next = std::min_element(device_work_.begin(), device_work_.end(), before);
     if (next == device_work_.end() || next->handed_over) return;
-    if (is_given_up(*next)) {
-      const DeviceWork dropped = std::move(*next);
-      device_work_.erase(next);
-      end_device_work(dropped, std::nullopt);
-      continue;
-    }
     next->handed_over = true;
     ++on_device_;
     count(counters_, next->commands);
@@ -147,6 +150,8 @@ void Policy::end_device_work(const DeviceWork& work, const std::optional<Error>&
       ObjectState& object = work.session->objects[size_t(work.object)];
       --object.transfers;
       if (!error) {
+        // Nothing of it is on its way beside this batch, so nothing could have doomed it, nor dropped the batch.
+        OMPIPE_CHECK(!object.doomed, "an object that was given up is about to become visible");
         make_visible(*work.session, work.object, now_ns());
         break;
       }

@@ -40,7 +40,8 @@ DomainBytes Policy::live_beside_gangs() const {
           {Domain::device, device_block_bytes_}};
 }
 
-// Whether every session's largest gang still fits beside so many bytes and all that are live, kept frames apart.
+// Whether every session's largest gang still fits beside so many bytes and all that are live, kept frames apart. What
+// is refused has the numbers of a session whose gang doesn't, which need not be the one that asks.
 Status Policy::room_for(const DomainBytes& memory) {
   for (;;) {
     const DomainBytes together = sum_of(memory, live_beside_gangs());
@@ -48,7 +49,12 @@ Status Policy::room_for(const DomainBytes& memory) {
     for (const SessionState* session : sessions_) {
       if (room.ok()) room = fits(budget_.limits(), *session, together);
     }
-    if (room.ok() || !trim_idle()) return room;
+    if (room.ok()) return room;
+    if (trim_idle()) continue;
+    Error error = room.error();
+    if (sessions_.size() > 1)
+      error.reason = "the largest gang of every open session has to fit beside a run, also this one's: " + error.reason;
+    return error;
   }
 }
 

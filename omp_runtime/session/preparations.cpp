@@ -153,13 +153,15 @@ void Policy::advance(Preparation& preparation) {
     if (!preparation.wanted[size_t(id)] || (state != Residency::absent && state != Residency::failed)) continue;
     if (!speculative_tokens()) return;
     if (admit_speculative(session, id, Priority::prefetch) == Grant::granted) continue;
-    if (!nothing_under_way()) return;
     if (!preparation.fill_to_limit) {
+      if (!nothing_under_way()) return;
       if (admit_alone(session, id)) continue;
       if (nothing_under_way())
         preparation.error = budget_.refusal(session.need_of(id), "prepare", session.plan->objects[size_t(id)].name);
       return;
     }
+    // Its own loads give staging back. What others hold it doesn't wait for: they may never pause.
+    if (session.in_flight > 0 || leaving_bytes_ > 0) return;
     // Filled to the limit: what is left stays absent.
     preparation.wanted.assign(size_t(objects), false);
     preparation.outstanding = 0;

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -61,9 +63,22 @@ class Claims : public Director {
     ++ended;
     ended.notify_all();
   }
+  // Runs `step` in the serial context and returns when it has run.
+  void serially(std::function<void(Scheduler&)> step) {
+    Step posted{std::move(step), {}};
+    scheduler->post(Message{.kind = Message::first_free, .payload = &posted});
+    CHECK(posted.done.wait());
+  }
+  std::function<void(SlotToken)> on_segment = [](SlotToken) {};
+
   void prepack(LoadToken, Worker&) noexcept override {}
-  void segment(SlotToken, Worker&) noexcept override {}
-  void on_message(const Message&) override {}
+  void segment(SlotToken slot, Worker&) noexcept override { on_segment(slot); }
+  void on_message(const Message& message) override {
+    if (message.kind != Message::first_free) return;
+    auto* const step = static_cast<Step*>(message.payload);
+    step->work(*scheduler);
+    step->done.open();
+  }
   void pump() override {}
   bool read_one() override { return false; }
   void thread_started(ThreadRole, int) override {}
@@ -71,6 +86,10 @@ class Claims : public Director {
   std::atomic<int> running{0}, most_running{0}, ended{0}, wrong_tickets{0};
 
  private:
+  struct Step {
+    std::function<void(Scheduler&)> work;
+    Gate done;
+  };
   std::mutex mutex_;
   std::vector<Body> bodies_;
 
@@ -195,6 +214,34 @@ TEST_CASE("what is published is claimed once, by the team, never more at once th
       CHECK(claims.wrong_tickets == 0);
       CHECK(claims.most_running <= threads_of(name, threads));
     }
+  }
+}
+
+// Hot runs that publish the next one, so that there is always one to claim.
+TEST_CASE("one thread for all: while something cold is live, a step of it follows each hot run") {
+  for (const bool cold_lives : {true, false}) {
+    CAPTURE(cold_lives);
+    Claims claims("sequential", 1);
+    std::vector<std::string> order;  // by the scheduler's thread
+    std::array<Gate, 2> cold_ran;
+    claims.on_segment = [&](SlotToken slot) {
+      order.emplace_back("cold");
+      cold_ran[size_t(slot)].open();
+    };
+    int left = 4;
+    Body body = [&](Worker&) {
+      order.emplace_back("hot");
+      if (--left > 0) claims.publish(body);
+    };
+    claims.serially([&](Scheduler& scheduler) {
+      scheduler.limit_hot(cold_lives);
+      for (const SlotToken slot : {0, 1}) scheduler.create_segment(slot, {});
+      claims.publish(body);
+    });
+    claims.wait_ended(4);
+    for (Gate& gate : cold_ran) REQUIRE(gate.wait());
+    const std::vector<std::string> in_turn{"hot", "cold", "hot", "cold", "hot", "hot"};
+    CHECK(order == (cold_lives ? in_turn : std::vector<std::string>{"hot", "hot", "hot", "hot", "cold", "cold"}));
   }
 }
 

@@ -158,6 +158,30 @@ TEST_CASE("a session whose largest gang alone can't fit isn't bound, with the nu
   CHECK(run.succeeded());
 }
 
+TEST_CASE("a run that leaves no room for another session's largest gang fails, with that one's numbers") {
+  arenas::BudgetLimits limits;
+  limits.global_bytes = 10 * kPage;
+  World world({.limits = limits});
+  SessionState& a = world.bind(make_chain(1));  // a page and its staging
+  const RunSpec spec{.execution_bytes = 6 * kPage};
+  const Handle alone = world.run(a, spec);
+  world.drain();
+  CHECK(alone.succeeded());
+  SessionState& b = world.bind(make_plan({{.bytes = 4 * kPage}}, {{0}}));
+  const Handle beside = world.run(a, spec);
+  REQUIRE(beside.done());
+  CHECK(beside.error().kind == ErrorKind::cannot_fit);
+  CHECK(beside.error().reason.starts_with("the largest gang of every open session has to fit beside a run"));
+  CHECK(beside.error().reason.find("largest gang: prepared 16384, staging 4096") != std::string::npos);
+  const Handle smaller = world.run(a, {.execution_bytes = 5 * kPage});
+  world.drain();
+  CHECK(smaller.succeeded());
+  CHECK(world.close(b).done());
+  const Handle again = world.run(a, spec);
+  world.drain();
+  CHECK(again.succeeded());
+}
+
 TEST_CASE("one byte more is enough") {
   arenas::BudgetLimits limits;
   limits.global_bytes = 6 * kPage;

@@ -255,7 +255,7 @@ TEST_CASE("a segment that fails on the device fails its run, and nothing after i
   CHECK(a.objects[0].pins == 0);
 }
 
-TEST_CASE("cancelled before, on and behind the device: the handle ends with what the device has") {
+TEST_CASE("cancelled before, on and behind the device: the handle ends with what the device has of it") {
   World world({.device_batches = 1});
   SessionState& a = world.bind(two_sides(Recipe::pack_upload));
   REQUIRE(world.prepare(a).completion);
@@ -276,13 +276,34 @@ TEST_CASE("cancelled before, on and behind the device: the handle ends with what
     world.segment(second);
     world.segment(first);
     world.cancel(first);
-    world.end_on_device();
     CHECK(first.done());
+    CHECK(a.objects[0].pins == 1);  // the other's
+    world.end_on_device();
     CHECK(a.objects[0].pins == 0);
   }
   world.drain();
   CHECK(first.error().kind == ErrorKind::cancelled);
   CHECK(second.succeeded());
+}
+
+TEST_CASE("a load that is given up gives its bytes back while another's batch is on the device") {
+  World world({.device_batches = 1});
+  SessionState& a = world.bind(two_sides(Recipe::pack_upload));
+  SessionState& b = world.bind(two_sides(Recipe::upload_pack));
+  const Handle other = world.run(a), run = world.run(b);
+  for (const int chunk : {0, 1}) {
+    world.read(a, 0, chunk);
+    world.pack(a, 0, chunk);
+  }
+  world.read(b, 0, 0);
+  world.pack(b, 0, 0);
+  world.cancel(run);  // its second read is taken back: the load has lost something
+  CHECK(run.done());
+  world.pack(b, 0, 1);
+  CHECK(world.state(b, 0) == Residency::absent);
+  CHECK(live(world, Domain::device) == 2 * kPage);
+  world.drain();
+  CHECK(other.succeeded());
 }
 
 namespace {

@@ -142,6 +142,24 @@ TEST_CASE("filled to the limit: terminal when the next object is refused") {
   CHECK(run.succeeded());
 }
 
+TEST_CASE("filled to the limit: it doesn't wait until another session pauses") {
+  World world({.limits = limit(Domain::prepared, 4 * kPage)});
+  SessionState& a = world.bind(make_chain(6));
+  SessionState& b = world.bind(make_chain(2), {.mode = Mode::on_demand});
+  const Handle first = world.run(b), second = world.run(b);
+  const Handle prepared = world.prepare(a, true);
+  world.load(a, 0);
+  CHECK_FALSE(prepared.done());  // what it has under way gives staging back
+  world.load(a, 1);
+  REQUIRE(prepared.done());
+  CHECK(prepared.succeeded());
+  CHECK(resident(world, a) == 2);
+  CHECK_FALSE(first.done());
+  world.drain();
+  CHECK(first.succeeded());
+  CHECK(second.succeeded());
+}
+
 TEST_CASE("a run takes what a preparation has reserved") {
   World world({.load_tokens = 2, .publish_tokens = 8, .limits = limit(Domain::prepared, 4 * kPage)});
   SessionState& a = world.bind(make_chain(4));

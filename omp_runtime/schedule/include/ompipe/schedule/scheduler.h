@@ -127,7 +127,7 @@ class Scheduler {
   // Calls body on this thread, which is none of the scheduler's, as a compute thread that others may help; false,
   // without a call, if threads() hot invocations run already.
   virtual bool run_on_caller(CallerBody body, void* arg) = 0;
-  // While something cold is live, the team keeps a thread for it. Serial context.
+  // While something cold is live, the team keeps a thread for it, or its only one takes turns. Serial context.
   virtual void limit_hot(bool cold_lives) = 0;
 
   // True while some critical task could start. If it returns true, a message room_for_speculation follows when none can

@@ -28,7 +28,8 @@ class RuntimeSession {
  public:
   // Opens, resolves and plans the model; reads no weight byte. Errors as io, model and plan give them; cannot_fit, with
   // the numbers, if its largest gang alone exceeds the runtime's limits; environment in a child forked from the
-  // runtime's process.
+  // runtime's process. From then on runs of every session start only where this one's largest gang fits beside them:
+  // one that takes too much for that fails, with the numbers of this model, until the session is closed.
   static Result<std::unique_ptr<RuntimeSession>> open(std::shared_ptr<Runtime> runtime, const std::string& model_path,
                                                       const SessionOptions& options);
   // Waits for its handles' tasks, then gives every byte back.
