@@ -190,7 +190,7 @@ TEST_CASE("4-bit weights for every block, level, scale type and kind of zero poi
   }
 }
 
-TEST_CASE("weights of 2, 4 and 8 bits with zero points of every type, and scales packed as halves") {
+TEST_CASE("weights of 2, 4 and 8 bits with zero points of every type") {
   for (int bits : {2, 4, 8}) {
     for (int level : {0, 4}) {
       for (ZeroPoints zero_points : {ZeroPoints::none, ZeroPoints::packed, ZeroPoints::f32, ZeroPoints::f16}) {
@@ -203,14 +203,20 @@ TEST_CASE("weights of 2, 4 and 8 bits with zero points of every type, and scales
       }
     }
   }
-  MatMulSpec spec = {.format = WeightFormat::nbits, .k = 270, .n = 35, .accuracy_level = 4};
-  Weights weights = make_weights(spec, 4);
-  for (size_t i = 0; i < weights.scales.size(); i += sizeof(float)) {
-    const float scale = 0.25f * static_cast<float>(i % 7 + 1);
-    std::memcpy(weights.scales.data() + i, &scale, sizeof scale);
+}
+
+TEST_CASE("float32 scales packed as halves, whether they fit or are rounded") {
+  for (int block : {16, 32}) {
+    for (bool fit : {true, false}) {
+      CAPTURE(block);
+      CAPTURE(fit);
+      MatMulSpec spec = {.format = WeightFormat::nbits, .k = 270, .n = 35, .block = block, .accuracy_level = 4};
+      spec.half_scales = fit;  // which scales are made
+      Weights weights = make_weights(spec, 4);
+      weights.spec.half_scales = true;
+      for (int64_t m : {1, 2, 3, 4}) check(Case(weights, m, false));
+    }
   }
-  weights.spec.half_scales = true;
-  for (int64_t m : {1, 8}) check(Case(weights, m, false));
 }
 
 TEST_CASE("A, C and outputs of float16") {
