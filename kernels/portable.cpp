@@ -89,6 +89,7 @@ struct ColumnStrip {
     if (whole.zero_points_bytes != 0) sources.zero_points = args.sources.zero_points + skipped(whole.zero_points_bytes);
     spec.n = columns;
     layout = *make_layout(spec, whole.isa, whole.tuning);
+    if (product.m == 0) return;  // `out` may be null
     const int64_t element = product.type == ElementType::f16 ? 2 : 4;
     product.out = static_cast<std::byte*>(product.out) + column * element;
     if (product.c != nullptr) {
