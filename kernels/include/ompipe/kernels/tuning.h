@@ -26,6 +26,9 @@ Tuning tuning_of_this_cpu();
 // text that says what was expected and leaves `tuning` as it was.
 const char* set_tuning(Tuning& tuning, std::string_view name, int64_t value);
 
+// Null if every field is what set_tuning would take, else the static text about the first that isn't.
+const char* tuning_error(const Tuning& tuning);
+
 // The names of the fields, from 0; null where there are no more.
 const char* tuning_name(int index);
 
