@@ -116,6 +116,7 @@ inline int64_t quantised_row_bytes(const MatMulSpec& spec) {
 // Products straight from the source take at most this many rows, in this many elements of k at a time (accuracy_level
 // 4: 32 bytes of every column).
 inline constexpr int kDirectRows = 3, kSpanK = 64;
+static_assert(kDirectRows <= kPlainRows, "they read the rows of A as they lie");
 
 // A row quantised for them: of each span the even elements, then the odd ones; behind them a scale and an offset a
 // unit.

@@ -130,6 +130,8 @@ void run_float_strips(const PortableArgs& args, int64_t panel, int64_t panels, i
   do {  // with no rows, too: the packed bytes are wanted
     const int64_t end = std::min(row + block_rows, product.m);
     if (row > 0 && product.packed != nullptr) {
+      // More than one block of rows, so one panel (tiling_of): its sums take at most kStripSumsBytes of scratch here
+      // too.
       kernel (&MatMulKernels::floats_tile)(product, {row, end, panel, panel + panels}, scratch);
     } else {
       std::fill_n(sums, panels * (end - row) * kPanelColumns, 0.0f);
