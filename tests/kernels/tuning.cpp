@@ -57,7 +57,7 @@ TEST_CASE("every tuning gives the same bits and the same layout key") {
   level4.accuracy_level = 4;
   for (const MatMulSpec& spec : {floats, level0, level4}) {
     const Weights weights = make_weights(spec, 7);
-    for (const int64_t m : {1, 3, 200}) {
+    for (const int64_t m : {1, 3, 169, 200}) {  // 169 = 7 blocks of 24 rows and a lone one
       std::mt19937 random(11);
       const std::vector<float> a = random_floats(m * spec.k, random);
       const std::vector<float> expected = product(weights, m, a, Tuning());
