@@ -7,7 +7,6 @@
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "matmul_fixture.h"
 
@@ -82,18 +81,7 @@ struct Case {
 void run_call(PortableArgs& args, std::optional<TiledCall> (*make)(const PortableArgs&), Order order) {
   Buffer shared(portable_shared_scratch_bytes(*args.product.layout, args.product.m, args.product.type));
   args.product.shared_scratch = shared.data();
-  const TiledCall call = make(args).value();
-  for (int phase = 0; phase < call.phase_count; ++phase) {
-    std::vector<int64_t> tiles(call.tile_counts[phase]);
-    std::iota(tiles.begin(), tiles.end(), int64_t{0});
-    if (order == Order::reverse) std::reverse(tiles.begin(), tiles.end());
-    if (order == Order::shuffled) std::shuffle(tiles.begin(), tiles.end(), std::mt19937(7));
-    for (int64_t tile : tiles) {
-      Buffer scratch(static_cast<int64_t>(call.tile_scratch_bytes));
-      call.run(phase, tile, scratch.data());
-      CHECK(scratch.guard_intact());
-    }
-  }
+  run_tiles(make(args).value(), order);
   CHECK(shared.guard_intact());
 }
 
