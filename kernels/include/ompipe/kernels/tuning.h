@@ -12,7 +12,7 @@ struct Tuning {
   int64_t tile_us = 40;                 // predicted work of a tile, in microseconds
   int64_t rows = 192;                   // of A that a tile passes over at most
   int64_t quantised_bytes = 256 << 10;  // of quantised rows that a tile passes over at most
-  int64_t strip_k = 512;                // elements of k of a strip of dequantised weights, at most
+  int64_t strip_k = 512;  // of k: of a strip of dequantised weights, and of float panels for 24 rows and more, at most
 };
 
 // The profile of CPUs with that much L2: half of it holds quantised rows. 0 bytes: unknown, the defaults.
