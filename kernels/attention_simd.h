@@ -149,6 +149,34 @@ float absorb_block(const AttentionArguments& a, QueryRow& row, float* scores, in
   return rescale[0];
 }
 
+// Adds positions [from, to) of a block to the sums of `rows` rows: those that all of them see are read once for all,
+// the others row by row. A position that a row does not see is none of its sum: 0 times an infinity there would be NaN.
+template <class V, int rows, class T>
+void accumulate_group(const QueryRow* states, float* const* outputs, int64_t head_size, float* rescale,
+                      const float* weights, const T* values, int64_t row_stride, int64_t block, int64_t from,
+                      int64_t to) {
+  int64_t begin = from, end = to;
+  for (int r = 0; r < rows; ++r) {
+    begin = std::max(begin, states[r].first_key);
+    end = std::min(end, states[r].end_key);
+  }
+  if (begin >= end) begin = end = from;
+  const auto add_alone = [&](int r, int64_t own_begin, int64_t own_end) {
+    if (own_begin >= own_end) return;
+    accumulate_rows<V, 1>(outputs + r, head_size, rescale + r, weights + r * kKeysPerBlock, values, row_stride, block,
+                          own_begin, own_end);
+    rescale[r] = 1.0f;
+  };
+  for (int r = 0; r < rows; ++r) add_alone(r, std::max(from, states[r].first_key), begin);
+  if (begin < end) {
+    accumulate_rows<V, rows>(outputs, head_size, rescale, weights, values, row_stride, block, begin, end);
+    std::fill_n(rescale, rows, 1.0f);
+  }
+  for (int r = 0; r < rows; ++r) {
+    add_alone(r, std::max(end, states[r].first_key), std::min(to, states[r].end_key));
+  }
+}
+
 // Applies body<rows>(first row) to groups of 4, 2 and 1 rows.
 template <class Body>
 void for_row_groups(int64_t rows, Body body) {
@@ -251,8 +279,8 @@ void attend_tile(const AttentionArguments& a, int64_t tile, std::byte* memory) {
       rescale[r] = absorb_block<V>(a, states[r], scratch.scores + r * kKeysPerBlock, block);
     }
     for_row_groups(rows.count, [&](auto count, int64_t r) {
-      accumulate_rows<V, count>(outputs + r, a.head_size, rescale + r, scratch.scores + r * kKeysPerBlock, values,
-                                a.values.row_stride, block, from, to);
+      accumulate_group<V, count>(states + r, outputs + r, a.head_size, rescale + r, scratch.scores + r * kKeysPerBlock,
+                                 values, a.values.row_stride, block, from, to);
     });
   }
   store_outputs<V>(a, rows, states, outputs);

@@ -29,11 +29,12 @@ ompipe_status read_product(const ompipe_matmul_integer_product* from, ompipe_mat
 ompipe_status check_product(const ompipe_matmul_integer_product& product, const MatMulSpec& spec, const char** reason) {
   const ompipe_status status = check_packed(product.packed, reason);
   if (status != OMPIPE_OK) return status;
-  if (product.a == nullptr || product.out == nullptr) {
+  if (product.m > 0 && (product.a == nullptr || product.out == nullptr)) {
     return fail(OMPIPE_INVALID_ARGUMENT, reason, "a or out is null");
   }
-  if (!is_aligned(product.out, alignof(int32_t)))
+  if (product.m > 0 && !is_aligned(product.out, alignof(int32_t))) {
     return fail(OMPIPE_MISALIGNED, reason, "out must be aligned as int32");
+  }
   if (product.lda < spec.k || product.lda > kMaxStride || product.ldo < spec.n || product.ldo > kMaxStride) {
     return fail(OMPIPE_INVALID_ARGUMENT, reason, kStrides);
   }
@@ -57,10 +58,12 @@ ompipe_status read_quantize(const ompipe_dynamic_quantize* from, ompipe_dynamic_
 }
 
 ompipe_status check_quantize(const ompipe_dynamic_quantize& quantize, const char** reason) {
-  if (quantize.x == nullptr || quantize.y == nullptr || quantize.scale == nullptr || quantize.zero_point == nullptr) {
+  const bool elements = quantize.count > 0;
+  if ((elements && (quantize.x == nullptr || quantize.y == nullptr)) || quantize.scale == nullptr ||
+      quantize.zero_point == nullptr) {
     return fail(OMPIPE_INVALID_ARGUMENT, reason, "x, y, scale or zero_point is null");
   }
-  if (!is_aligned(quantize.x, alignof(float)) || !is_aligned(quantize.scale, alignof(float))) {
+  if ((elements && !is_aligned(quantize.x, alignof(float))) || !is_aligned(quantize.scale, alignof(float))) {
     return fail(OMPIPE_MISALIGNED, reason, "x and scale must be aligned as float");
   }
   return done(reason);

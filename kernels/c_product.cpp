@@ -18,17 +18,20 @@ ElementType element_type(const ompipe_matmul_product& product) {
   return product.elements == OMPIPE_ELEMENTS_F16 ? ElementType::f16 : ElementType::f32;
 }
 
-// Rows of `columns` elements, `stride` apart.
-ompipe_status check_rows(const void* rows, ElementType type, int64_t columns, int64_t stride, const char** reason) {
-  if (rows == nullptr) return fail(OMPIPE_INVALID_ARGUMENT, reason, "a or out is null");
-  if (!is_aligned(rows, element_bytes(type))) return fail(OMPIPE_MISALIGNED, reason, kElements);
+// `count` rows of `columns` elements, `stride` apart. No rows may lie anywhere.
+ompipe_status check_rows(const void* rows, int64_t count, ElementType type, int64_t columns, int64_t stride,
+                         const char** reason) {
+  if (count > 0 && rows == nullptr) return fail(OMPIPE_INVALID_ARGUMENT, reason, "a or out is null");
+  if (count > 0 && !is_aligned(rows, element_bytes(type))) return fail(OMPIPE_MISALIGNED, reason, kElements);
   if (stride < columns || stride > kMaxStride) return fail(OMPIPE_INVALID_ARGUMENT, reason, kStrides);
   return done(reason);
 }
 
 ompipe_status check_addend(const ompipe_matmul_product& product, const char** reason) {
   if (product.c == nullptr) return done(reason);
-  if (!is_aligned(product.c, element_bytes(element_type(product)))) return fail(OMPIPE_MISALIGNED, reason, kElements);
+  if (product.m > 0 && !is_aligned(product.c, element_bytes(element_type(product)))) {
+    return fail(OMPIPE_MISALIGNED, reason, kElements);
+  }
   if (product.c_row_stride < 0 || product.c_row_stride > kMaxStride || product.c_column_stride < 0 ||
       product.c_column_stride > kMaxStride) {
     return fail(OMPIPE_INVALID_ARGUMENT, reason, "strides of c must be 0 to 2^31");
@@ -120,8 +123,8 @@ ompipe_status ompipe_matmul_call_init(ompipe_call* call, size_t call_bytes, cons
   const ElementType type = c::element_type(read);
   ompipe_matmul_source source = {};
   status = c::read_weight_bytes(read, *layout, source, reason);
-  if (status == OMPIPE_OK) status = c::check_rows(read.a, type, layout->spec.k, read.lda, reason);
-  if (status == OMPIPE_OK) status = c::check_rows(read.out, type, layout->spec.n, read.ldo, reason);
+  if (status == OMPIPE_OK) status = c::check_rows(read.a, read.m, type, layout->spec.k, read.lda, reason);
+  if (status == OMPIPE_OK) status = c::check_rows(read.out, read.m, type, layout->spec.n, read.ldo, reason);
   if (status == OMPIPE_OK) status = c::check_addend(read, reason);
   if (status == OMPIPE_OK) {
     status = c::check_shared_scratch(read.shared_scratch, read.shared_scratch_bytes, c::shared_bytes_of(*layout, read),

@@ -9,7 +9,8 @@ install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT ker
 
 set(OMPIPE_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/ompipe)
 install(EXPORT ompipe NAMESPACE ompipe:: FILE ompipe-config.cmake DESTINATION ${OMPIPE_PACKAGE_DIR} COMPONENT kernels)
-write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/ompipe-config-version.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/ompipe-config-version.cmake
+  VERSION ${KERNELS_VERSION} COMPATIBILITY SameMajorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ompipe-config-version.cmake DESTINATION ${OMPIPE_PACKAGE_DIR} COMPONENT kernels)
 
 # The file finds its prefix from where it lies, so that an installation can be moved.

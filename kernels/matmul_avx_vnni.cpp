@@ -10,7 +10,6 @@ namespace {
 // Four products a lane in one instruction, summed in 32 bits at once.
 struct VecAvxVnni : VecAvx2 {
   static constexpr bool kDotsOfBytes = true;
-  using Dots = __m256i;
   static Dots first_dot(Bytes x, const int8_t* p) { return add_dot(_mm256_setzero_si256(), x, p); }
   static Dots add_dot(Dots sum, Bytes x, const int8_t* p) {
     int32_t four;

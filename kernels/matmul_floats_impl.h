@@ -246,6 +246,7 @@ void write_streams(const MatMulArgs& args, const TileRange& tile, int64_t group,
 // Many rows pass over a few panels in parts of k, which they then find in L2; few rows over each panel in one piece.
 template <class V>
 FloatBlock block_of(const MatMulArgs& args, int64_t rows) {
+  static_assert(panels_at_once<V>(1) <= kBlockPanels, "a tile has scratch for the sums of kBlockPanels");
   if (rows < kBlockedRows) return {panels_at_once<V>(rows), args.layout->spec.k};
   return {kBlockPanels, args.layout->tuning.strip_k};
 }

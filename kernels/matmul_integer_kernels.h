@@ -8,7 +8,7 @@
 
 namespace ompipe::kernels {
 
-inline constexpr int kByteUnit = 32;  // of k, that are summed in 16 bits
+inline constexpr int kByteUnit = 32;  // of k: as many as 16 bits take the sums of, where an ISA sums so
 inline constexpr int64_t kByteUnitBytes = kByteUnit * kGroupColumns;
 inline constexpr int kMaxByteRows = 96;  // of A that one tile passes over
 

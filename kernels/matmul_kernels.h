@@ -10,8 +10,10 @@
 namespace ompipe::kernels {
 
 inline constexpr int kPanelColumns = 16;  // of float weights, and of a dequantised strip
-inline constexpr int kGroupColumns = 8;   // of nbits weights
-inline constexpr int kRowsPerTile = 6;    // of the integer micro-kernels at most, so of a tile of quantised rows
+inline constexpr int kGroupColumns = 8;   // of nbits weights and of bytes
+// Rows of the integer micro-kernels at most, so of a tile of quantised rows. Where there are several row blocks, all
+// but the last are multiples of it.
+inline constexpr int kRowsPerTile = 6;
 
 // Calls with more rows of floats than that pack them first: the micro-kernel then reads one stream, whatever the stride
 // of A, and no rows that lie a power of two apart drive each other out of the caches.
@@ -49,6 +51,7 @@ inline bool prepares_rows(const MatMulSpec& spec, int64_t m, ElementType type) {
   return is_integer(spec) || type == ElementType::f16 || m > kPlainRows;
 }
 inline int64_t blocks_of(const MatMulSpec& spec) { return divide_up(spec.k, spec.block); }
+// Elements of k with one scale of activations, whose dot with 4-bit weights is summed in 16 bits (vec_avx2.h).
 inline constexpr int kMostUnit = 32;
 inline int unit_of(const MatMulSpec& spec) { return spec.block < kMostUnit ? spec.block : kMostUnit; }
 inline int64_t blob_bytes(const MatMulSpec& spec) { return int64_t{spec.block} * spec.bits / 8; }
@@ -116,6 +119,7 @@ inline int64_t quantised_row_bytes(const MatMulSpec& spec) {
 // Products straight from the source take at most this many rows, in this many elements of k at a time (accuracy_level
 // 4: 32 bytes of every column).
 inline constexpr int kDirectRows = 3, kSpanK = 64;
+static_assert(kDirectRows <= kPlainRows, "they read the rows of A as they lie");
 
 // A row quantised for them: of each span the even elements, then the odd ones; behind them a scale and an offset a
 // unit.

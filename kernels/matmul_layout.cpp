@@ -100,7 +100,9 @@ GroupRecord group_record(const MatMulSpec& spec) {
 }
 
 std::optional<PackedLayout> make_layout(const MatMulSpec& spec, Isa isa, const Tuning& tuning) {
-  if (unsupported_reason(spec) != nullptr || !isa_available(isa)) return std::nullopt;
+  if (unsupported_reason(spec) != nullptr || tuning_error(tuning) != nullptr || !isa_available(isa)) {
+    return std::nullopt;
+  }
   PackedLayout layout;
   layout.spec = spec;
   layout.isa = isa;

@@ -89,6 +89,7 @@ struct ColumnStrip {
     if (whole.zero_points_bytes != 0) sources.zero_points = args.sources.zero_points + skipped(whole.zero_points_bytes);
     spec.n = columns;
     layout = *make_layout(spec, whole.isa, whole.tuning);
+    if (product.m == 0) return;  // `out` may be null
     const int64_t element = product.type == ElementType::f16 ? 2 : 4;
     product.out = static_cast<std::byte*>(product.out) + column * element;
     if (product.c != nullptr) {
@@ -129,6 +130,8 @@ void run_float_strips(const PortableArgs& args, int64_t panel, int64_t panels, i
   do {  // with no rows, too: the packed bytes are wanted
     const int64_t end = std::min(row + block_rows, product.m);
     if (row > 0 && product.packed != nullptr) {
+      // More than one block of rows, so one panel (tiling_of): its sums take at most kStripSumsBytes of scratch here
+      // too.
       kernel (&MatMulKernels::floats_tile)(product, {row, end, panel, panel + panels}, scratch);
     } else {
       std::fill_n(sums, panels * (end - row) * kPanelColumns, 0.0f);

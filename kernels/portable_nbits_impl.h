@@ -50,7 +50,8 @@ class SpanDots {
       : sources_(args.sources),
         q_(args.product.shared_scratch),
         layout_(span_row(args.product.layout->spec)),
-        half_scales_(args.product.layout->spec.scale_type == ScaleType::f16),
+        scales_are_halves_(args.product.layout->spec.scale_type == ScaleType::f16),
+        packs_halves_(args.product.layout->spec.half_scales),
         has_zero_points_(args.product.layout->zero_points_bytes != 0),
         block_shift_(__builtin_ctz(static_cast<unsigned>(args.product.layout->spec.block))),
         blocks_(blocks_of(args.product.layout->spec)),
@@ -97,7 +98,7 @@ class SpanDots {
   int64_t blocks_left(int64_t block) const { return blocks_ - block < kChunk ? blocks_ - block : kChunk; }
 
   void load_scales_of(int64_t block, Chunk& chunk) const {
-    const int64_t bytes = half_scales_ ? 2 : 4;
+    const int64_t bytes = scales_are_halves_ ? 2 : 4;
     const std::byte* from = sources_.scales + (column_ * blocks_ + block) * bytes;
     std::byte part[kGroupColumns * kChunk * 4];
     int64_t stride = blocks_ * bytes;
@@ -108,9 +109,19 @@ class SpanDots {
     }
     typename V::Floats columns[8];
     for (int j = 0; j < 8; ++j)
-      columns[j] = half_scales_ ? V::load_half(from + j * stride) : V::load(from + j * stride);
+      columns[j] = scales_are_halves_ ? V::load_half(from + j * stride) : V::load(from + j * stride);
     V::transpose(columns);
-    for (int i = 0; i < 8; ++i) V::store(chunk.scales[i], columns[i]);
+    for (int i = 0; i < 8; ++i) {
+      if (packs_halves_) columns[i] = rounded_to_halves(columns[i]);
+      V::store(chunk.scales[i], columns[i]);
+    }
+  }
+
+  // What a packed record would hold of scales that don't fit a half.
+  static typename V::Floats rounded_to_halves(typename V::Floats scales) {
+    uint16_t halves[kGroupColumns];
+    V::store_half(halves, scales);
+    return V::load_half(halves);
   }
 
   void load_zero_points_of(int64_t block, Chunk& chunk) const {
@@ -156,7 +167,7 @@ class SpanDots {
   const PackSources sources_;
   const std::byte* const q_;
   const SpanRow layout_;
-  const bool half_scales_, has_zero_points_;
+  const bool scales_are_halves_, packs_halves_, has_zero_points_;
   const int block_shift_;
   const int64_t blocks_, column_bytes_, column_;
   const int count_;

@@ -22,6 +22,10 @@ constexpr Field kFields[] = {
     {"strip-k", &Tuning::strip_k, 64, 4096, 32, "strip-k must be a multiple of 32 from 64 to 4096"},
 };
 
+bool holds(const Field& field, int64_t value) {
+  return value >= field.least && value <= field.most && value % field.step == 0;
+}
+
 const Field* field_of(std::string_view name) {
   const Field* const found = std::ranges::find(kFields, name, &Field::name);
   return found != std::end(kFields) ? found : nullptr;
@@ -31,7 +35,7 @@ const Field* field_of(std::string_view name) {
 
 Tuning tuning_for(int64_t l2_bytes) {
   Tuning tuning;
-  if (l2_bytes > 0) tuning.quantised_bytes = std::max<int64_t>(l2_bytes / 2, 64 << 10);
+  if (l2_bytes > 0) tuning.quantised_bytes = std::clamp<int64_t>(l2_bytes / 2, 64 << 10, 1 << 30);
   return tuning;
 }
 
@@ -43,9 +47,15 @@ Tuning tuning_of_this_cpu() {
 const char* set_tuning(Tuning& tuning, std::string_view name, int64_t value) {
   const Field* const field = field_of(name);
   if (field == nullptr) return "the names are tile-us, rows, quantised-bytes and strip-k";
-  if (value < field->least || value > field->most || value % field->step != 0) return field->expected;
+  if (!holds(*field, value)) return field->expected;
   tuning.*field->member = value;
   return nullptr;
+}
+
+const char* tuning_error(const Tuning& tuning) {
+  const Field* const wrong =
+      std::ranges::find_if(kFields, [&](const Field& field) { return !holds(field, tuning.*field.member); });
+  return wrong != std::end(kFields) ? wrong->expected : nullptr;
 }
 
 const char* tuning_name(int index) {

@@ -234,7 +234,7 @@ typedef struct ompipe_matmul_product {
   size_t struct_bytes;
   const ompipe_matmul_layout* layout;  // not of OMPIPE_WEIGHT_U8 and S8
   const void* packed;                  // OMPIPE_PRODUCT_PACKED: sizes.packed_bytes; else null
-  int64_t m;                           // 0 is possible: nothing to do
+  int64_t m;                           // 0 is possible: a and out may then be null
   const void* a;                       // [m, K], rows `lda` elements apart
   int64_t lda;
   void* out;  // [m, N], rows `ldo` elements apart
@@ -304,7 +304,7 @@ typedef struct ompipe_matmul_integer_product {
   size_t struct_bytes;
   const ompipe_matmul_layout* layout;  // of OMPIPE_WEIGHT_U8 or S8
   const void* packed;                  // sizes.packed_bytes
-  int64_t m;                           // 0 is possible
+  int64_t m;                           // 0 is possible: a and out may then be null
   const void* a;                       // [m, K] bytes, rows `lda` apart
   int64_t lda;
   int32_t* out;  // [m, N], rows `ldo` elements apart
@@ -332,7 +332,7 @@ OMPIPE_KERNELS_API ompipe_status ompipe_matmul_integer_call_init(ompipe_call* ca
 // bound, and gives 0. Infinity gives an infinite scale; then y means nothing. All that it points to outlives the call.
 typedef struct ompipe_dynamic_quantize {
   size_t struct_bytes;
-  int64_t count;  // of elements; 0 is possible
+  int64_t count;  // of elements; 0 is possible: x and y may then be null
   const float* x;
   uint8_t* y;
   float* scale;

@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "attention_fixture.h"
 #include "ops_fixture.h"
 
@@ -85,6 +88,39 @@ TEST_CASE("what the past holds beyond the length is never read") {
     spoil(p.keys);
     spoil(p.values);
     CHECK(first_difference(clean.outputs, run_attention(p).outputs) == -1);
+  }
+}
+
+TEST_CASE("a NaN or an infinity at one position reaches the rows that see it, and no other") {
+  constexpr int64_t kSequence = 70, kSize = 16;
+  for (const int64_t kv_heads : {1, 2, 4}) {
+    for (const int64_t window : {-1, 1, 3, 66}) {
+      AttentionProblem p({.sequence = kSequence, .kv_heads = kv_heads, .capacity = kSequence, .seqlens = {69}});
+      p.a.window = window;
+      const AttentionResult clean = run_attention(p);
+      const std::vector<float> keys = p.key, values = p.value;
+      for (const int64_t spoilt : {0, 2, 21, 63, 64, 69}) {
+        for (const bool is_key : {false, true}) {
+          std::vector<float>& rows = is_key ? p.key : p.value;
+          std::fill_n(rows.begin() + spoilt * kv_heads * kSize, kv_heads * kSize, is_key ? kNaN : kInfinity);
+          const AttentionResult got = run_attention(p);
+          int64_t wrong = 0;
+          for (int64_t i = 0; i < kSequence * 4 * kSize; ++i) {
+            const int64_t s = i / (4 * kSize);
+            const bool sees = spoilt <= s && (window < 0 || spoilt > s - window);
+            const float value = got.outputs[size_t(i)];
+            wrong += sees ? std::isfinite(value) : value != clean.outputs[size_t(i)];
+          }
+          CAPTURE(kv_heads);
+          CAPTURE(window);
+          CAPTURE(spoilt);
+          CAPTURE(is_key);
+          CHECK(wrong == 0);
+          p.key = keys;
+          p.value = values;
+        }
+      }
+    }
   }
 }
 

@@ -143,6 +143,15 @@ TEST_CASE("many rows and many tiles, in any order of tiles") {
   }
 }
 
+TEST_CASE("rows around blocks of panels and of rows, K past a strip") {
+  for (MatMulSpec spec : {MatMulSpec{.format = WeightFormat::f32, .k = 520, .n = 70},
+                          MatMulSpec{.format = WeightFormat::bf16, .k = 520, .n = 70, .trans_b = true},
+                          MatMulSpec{.format = WeightFormat::nbits, .k = 520, .n = 70, .accuracy_level = 0}}) {
+    CAPTURE(static_cast<int>(spec.format));
+    check_all(spec, {23, 24, 25, 169, 170, 193});
+  }
+}
+
 TEST_CASE("a product of one row over many column tiles") {
   for (MatMulSpec spec :
        {MatMulSpec{.format = WeightFormat::f32, .k = 512, .n = 2100, .trans_b = true},

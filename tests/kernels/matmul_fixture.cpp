@@ -177,21 +177,24 @@ std::vector<float> random_floats(int64_t count, std::mt19937& random) {
   return floats;
 }
 
-void run(MatMulArgs args, Order order) {
-  Buffer shared(shared_scratch_bytes(*args.layout, args.m, args.type));
-  args.shared_scratch = shared.data();
-  const TiledCall call = matmul_call(args);
+void run_tiles(const TiledCall& call, Order order) {
   for (int phase = 0; phase < call.phase_count; ++phase) {
     std::vector<int64_t> tiles(call.tile_counts[phase]);
     std::iota(tiles.begin(), tiles.end(), int64_t{0});
     if (order == Order::reverse) std::reverse(tiles.begin(), tiles.end());
-    if (order == Order::shuffled) std::shuffle(tiles.begin(), tiles.end(), std::mt19937(args.m));
+    if (order == Order::shuffled) std::shuffle(tiles.begin(), tiles.end(), std::mt19937(7));
     for (int64_t tile : tiles) {
-      Buffer scratch(call.tile_scratch_bytes);
+      Buffer scratch(static_cast<int64_t>(call.tile_scratch_bytes));
       call.run(phase, tile, scratch.data());
       CHECK(scratch.guard_intact());
     }
   }
+}
+
+void run(MatMulArgs args, Order order) {
+  Buffer shared(shared_scratch_bytes(*args.layout, args.m, args.type));
+  args.shared_scratch = shared.data();
+  run_tiles(matmul_call(args), order);
   CHECK(shared.guard_intact());
 }
 

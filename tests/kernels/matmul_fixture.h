@@ -54,8 +54,10 @@ std::vector<float> random_floats(int64_t count, std::mt19937& random);
 
 enum class Order { forward, reverse, shuffled };
 
-// Runs every phase of `args`' call in that order of tiles, with scratch of exactly the stated sizes, each tile's
-// poisoned anew. args.shared_scratch is set here.
+// Runs every phase of a call in that order of tiles, each with poisoned scratch of exactly the stated size.
+void run_tiles(const TiledCall& call, Order order);
+
+// The same for the packed product of `args`, whose shared_scratch is set here, of exactly the stated size.
 void run(MatMulArgs args, Order order = Order::forward);
 
 // The product that the contract states for level 0 and float weights, bit for bit: one chain of fused multiply-adds.

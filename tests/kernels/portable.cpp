@@ -7,7 +7,6 @@
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "matmul_fixture.h"
 
@@ -82,18 +81,7 @@ struct Case {
 void run_call(PortableArgs& args, std::optional<TiledCall> (*make)(const PortableArgs&), Order order) {
   Buffer shared(portable_shared_scratch_bytes(*args.product.layout, args.product.m, args.product.type));
   args.product.shared_scratch = shared.data();
-  const TiledCall call = make(args).value();
-  for (int phase = 0; phase < call.phase_count; ++phase) {
-    std::vector<int64_t> tiles(call.tile_counts[phase]);
-    std::iota(tiles.begin(), tiles.end(), int64_t{0});
-    if (order == Order::reverse) std::reverse(tiles.begin(), tiles.end());
-    if (order == Order::shuffled) std::shuffle(tiles.begin(), tiles.end(), std::mt19937(7));
-    for (int64_t tile : tiles) {
-      Buffer scratch(static_cast<int64_t>(call.tile_scratch_bytes));
-      call.run(phase, tile, scratch.data());
-      CHECK(scratch.guard_intact());
-    }
-  }
+  run_tiles(make(args).value(), order);
   CHECK(shared.guard_intact());
 }
 
@@ -190,7 +178,7 @@ TEST_CASE("4-bit weights for every block, level, scale type and kind of zero poi
   }
 }
 
-TEST_CASE("weights of 2, 4 and 8 bits with zero points of every type, and scales packed as halves") {
+TEST_CASE("weights of 2, 4 and 8 bits with zero points of every type") {
   for (int bits : {2, 4, 8}) {
     for (int level : {0, 4}) {
       for (ZeroPoints zero_points : {ZeroPoints::none, ZeroPoints::packed, ZeroPoints::f32, ZeroPoints::f16}) {
@@ -203,14 +191,20 @@ TEST_CASE("weights of 2, 4 and 8 bits with zero points of every type, and scales
       }
     }
   }
-  MatMulSpec spec = {.format = WeightFormat::nbits, .k = 270, .n = 35, .accuracy_level = 4};
-  Weights weights = make_weights(spec, 4);
-  for (size_t i = 0; i < weights.scales.size(); i += sizeof(float)) {
-    const float scale = 0.25f * static_cast<float>(i % 7 + 1);
-    std::memcpy(weights.scales.data() + i, &scale, sizeof scale);
+}
+
+TEST_CASE("float32 scales packed as halves, whether they fit or are rounded") {
+  for (int block : {16, 32}) {
+    for (bool fit : {true, false}) {
+      CAPTURE(block);
+      CAPTURE(fit);
+      MatMulSpec spec = {.format = WeightFormat::nbits, .k = 270, .n = 35, .block = block, .accuracy_level = 4};
+      spec.half_scales = fit;  // which scales are made
+      Weights weights = make_weights(spec, 4);
+      weights.spec.half_scales = true;
+      for (int64_t m : {1, 2, 3, 4}) check(Case(weights, m, false));
+    }
   }
-  weights.spec.half_scales = true;
-  for (int64_t m : {1, 8}) check(Case(weights, m, false));
 }
 
 TEST_CASE("A, C and outputs of float16") {

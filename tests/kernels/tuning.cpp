@@ -57,7 +57,7 @@ TEST_CASE("every tuning gives the same bits and the same layout key") {
   level4.accuracy_level = 4;
   for (const MatMulSpec& spec : {floats, level0, level4}) {
     const Weights weights = make_weights(spec, 7);
-    for (const int64_t m : {1, 3, 200}) {
+    for (const int64_t m : {1, 3, 169, 200}) {  // 169 = 7 blocks of 24 rows and a lone one
       std::mt19937 random(11);
       const std::vector<float> a = random_floats(m * spec.k, random);
       const std::vector<float> expected = product(weights, m, a, Tuning());
@@ -89,6 +89,24 @@ TEST_CASE("a value out of range, or a name that isn't there, changes nothing and
   CHECK(tuning.rows == Tuning().rows);
   CHECK(tuning.strip_k == Tuning().strip_k);
   CHECK(tuning.tile_us == Tuning().tile_us);
+}
+
+TEST_CASE("a layout isn't made with tile sizes that set_tuning refuses") {
+  const MatMulSpec spec = {.format = WeightFormat::nbits, .k = 300, .n = 40};
+  const std::pair<Tuning, const char*> wrong[] = {
+      {{.tile_us = 0}, "tile-us must be 1 to 10000"},
+      {{.rows = 18}, "rows must be a multiple of 6 from 24 to 192"},
+      {{.rows = 198}, "rows must be a multiple of 6 from 24 to 192"},
+      {{.quantised_bytes = 0}, "quantised-bytes must be 4096 to 1G"},
+      {{.strip_k = 100}, "strip-k must be a multiple of 32 from 64 to 4096"},
+      {{.strip_k = -64}, "strip-k must be a multiple of 32 from 64 to 4096"},
+  };
+  for (const auto& [tuning, expected] : wrong) {
+    CHECK(std::string(tuning_error(tuning)) == expected);
+    CHECK_FALSE(make_layout(spec, Isa::scalar, tuning).has_value());
+  }
+  CHECK(tuning_error(tuning_of_this_cpu()) == nullptr);
+  CHECK(make_layout(spec, Isa::scalar, tuned({{"rows", 24}, {"strip-k", 4096}})).has_value());
 }
 
 TEST_CASE("fields are listed, and read as they were set") {

@@ -81,7 +81,7 @@ int main(int count, char** arguments) {
   if (threads < 1 || size < 32 || size % 32 != 0 || layers < 1) return 2;
   const Ort ort(threads);
   std::printf("%d threads\n", threads);
-  if (!check_refusal(ort, library) || !check_formats(ort, library)) return 1;
+  if (!check_refusals(ort, library) || !check_formats(ort, library)) return 1;
   std::printf("%lld weights of %lld x %lld, block 32\n", static_cast<long long>(layers), static_cast<long long>(size),
               static_cast<long long>(size));
   for (int level : {4, 0}) {

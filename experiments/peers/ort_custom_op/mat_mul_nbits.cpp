@@ -70,9 +70,9 @@ class Kernel {
     OMPIPE_ORT_TRY(attribute(info, "block_size", &block));
     ignore(attribute(info, "bits", &bits));
     ignore(attribute(info, "accuracy_level", &level));
-    weight.bits = static_cast<int32_t>(bits);
-    weight.block = static_cast<int32_t>(block);
-    weight.accuracy_level = static_cast<int32_t>(level);
+    OMPIPE_ORT_TRY(narrow("bits", bits, &weight.bits));
+    OMPIPE_ORT_TRY(narrow("block_size", block, &weight.block));
+    OMPIPE_ORT_TRY(narrow("accuracy_level", level, &weight.accuracy_level));
     if (is_given(info, kGroupIndex)) return failure(api_, "g_idx is not supported");
     has_bias_ = is_given(info, kBias);
 
@@ -95,6 +95,10 @@ class Kernel {
     OMPIPE_ORT_TRY(api_.KernelContext_GetInput(context, kA, &a));
     if (has_bias_) OMPIPE_ORT_TRY(api_.KernelContext_GetInput(context, kBias, &bias));
     std::vector<int64_t> dims;
+    if (bias != nullptr) {
+      OMPIPE_ORT_TRY(shape(bias, &dims));
+      if (dims != std::vector<int64_t>{n_}) return failure(api_, "the bias must have the shape [N]");
+    }
     OMPIPE_ORT_TRY(shape(a, &dims));
     if (dims.empty() || dims.back() != k_) return failure(api_, "the last axis of A isn't K");
     ompipe_matmul_product product = ompipe_matmul_product_default();
@@ -130,6 +134,12 @@ class Kernel {
 
   OrtStatus* attribute(const OrtKernelInfo* info, const char* name, int64_t* value) const {
     return api_.KernelInfoGetAttribute_int64(info, name, value);
+  }
+
+  // The kernels' structures hold 32 bits.
+  OrtStatus* narrow(const char* name, int64_t value, int32_t* into) const {
+    *into = static_cast<int32_t>(value);
+    return *into == value ? nullptr : failure(api_, std::string(name) + " is out of range");
   }
 
   // An optional input that is left out has an empty name, or none.

@@ -96,9 +96,9 @@ bool theirs_takes(const Format& format) { return format.bits != 8 || !has_fracti
 bool check_format(const Ort& ort, const std::string& library, const Format& format, int64_t m) {
   constexpr int64_t kSize = 256;
   const std::vector<Weight> weights = {make_weight(kSize, format, 1), make_weight(kSize, format, 2)};
-  std::printf("%d bits, block %3d, level %d, zero points %-6s, scales %s, rows %s, %s bias, m %lld: ", format.bits,
-              format.block, format.level, name_of(format.zero_points), name_of(format.scales), name_of(format.rows),
-              format.bias ? "with" : "no", static_cast<long long>(m));
+  std::printf("%d bits, block %3d, level %lld, zero points %-6s, scales %s, rows %s, %s bias, m %lld: ", format.bits,
+              format.block, static_cast<long long>(format.level), name_of(format.zero_points), name_of(format.scales),
+              name_of(format.rows), format.bias ? "with" : "no", static_cast<long long>(m));
   if (!equals_naive(ort, library, weights.front(), m)) return false;
   if (!theirs_takes(format)) {
     const std::string refusal = Session::refusal(ort, library, {kTheirs}, weights);
@@ -118,8 +118,8 @@ bool outputs_agree(const Ort& ort, const std::string& library, const std::vector
   const Format& format = weights.front().format;
   if (!equals_naive(ort, library, weights.front(), m)) return false;
   const double difference = difference_from_theirs(ort, library, weights, m), allowed = allowed_difference(format);
-  std::printf("level %d, m %2lld: outputs differ by %.1e of their norm, %.0e allowed\n", format.level,
-              static_cast<long long>(m), difference, allowed);
+  std::printf("level %lld, m %2lld: outputs differ by %.1e of their norm, %.0e allowed\n",
+              static_cast<long long>(format.level), static_cast<long long>(m), difference, allowed);
   return difference <= allowed;
 }
 
@@ -146,9 +146,16 @@ bool check_formats(const Ort& ort, const std::string& library) {
   return right;
 }
 
-bool check_refusal(const Ort& ort, const std::string& library) {
-  const std::string refusal = Session::refusal(ort, library, {kOurs}, {make_weight(64, {.level = 3}, 1)});
-  if (refusal.find("accuracy_level must be 0 or 4") != std::string::npos) return true;
-  std::fprintf(stderr, "accuracy_level 3 isn't refused as it should be: '%s'\n", refusal.c_str());
-  return false;
+bool check_refusals(const Ort& ort, const std::string& library) {
+  const auto refused = [&](const Weight& weight, const char* reason) {
+    const std::string refusal = Session::refusal(ort, library, {kOurs}, {weight});
+    if (refusal.find(reason) != std::string::npos) return true;
+    std::fprintf(stderr, "refused with '%s' instead of '%s'\n", refusal.c_str(), reason);
+    return false;
+  };
+  Weight short_bias = make_weight(64, {.bias = true}, 1);
+  short_bias.bias.resize(63);
+  return refused(make_weight(64, {.level = 3}, 1), "accuracy_level must be 0 or 4") &&
+         refused(make_weight(64, {.level = (int64_t{1} << 32) + 4}, 1), "accuracy_level is out of range") &&
+         refused(short_bias, "the bias must have the shape [N]");
 }

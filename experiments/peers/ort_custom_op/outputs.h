@@ -14,5 +14,6 @@ bool outputs_agree(const Ort& ort, const std::string& library, const std::vector
 // a bias. What com.microsoft refuses is compared with the naive product alone, and must be refused still.
 bool check_formats(const Ort& ort, const std::string& library);
 
-// A weight that no kernel takes is refused with the kernels' reason.
-bool check_refusal(const Ort& ort, const std::string& library);
+// A weight that no kernel takes is refused with the kernels' reason, and what the operator itself can't take with its
+// own.
+bool check_refusals(const Ort& ort, const std::string& library);

@@ -12,7 +12,8 @@ inline bool has_fractions(ZeroPoints kind) { return kind == ZeroPoints::f32 || k
 
 // Of a node and its weight.
 struct Format {
-  int bits = 4, block = 32, level = 4;
+  int bits = 4, block = 32;
+  int64_t level = 4;
   ZeroPoints zero_points = ZeroPoints::packed;
   Element scales = Element::f32;
   Element rows = Element::f32;  // A, bias and outputs

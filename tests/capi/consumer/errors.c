@@ -331,9 +331,33 @@ static void check_tiles(void) {
   TRUE(ompipe_call_run((ompipe_call*)copy, scratch, needed) == OMPIPE_INVALID_ARGUMENT);
   TRUE(ompipe_call_phases((ompipe_call*)copy) == 0 && ompipe_call_predicted_ns((ompipe_call*)copy) == 0);
 
+}
+
+// Without rows nothing of A and the result is looked at, and a fused product packs all the same.
+static void check_no_rows(void) {
+  make(blocks());
+  const char* reason;
+  ompipe_matmul_product product = right_product();
   product.m = 0;
+  product.a = product.out = NULL;
+  product.c = (void*)((char*)a + 2);
+  product.shared_scratch = NULL;
+  product.shared_scratch_bytes = 0;
   expect(ompipe_matmul_call_init(call, sizeof call_memory, &product, &reason), OMPIPE_OK, &reason, NULL, __LINE__);
   TRUE(ompipe_call_tiles(call, 0) == 0 && ompipe_call_tiles(call, 1) == 0);
+
+  product = fused_product();
+  product.m = 0;
+  product.a = product.out = NULL;
+  expect(ompipe_matmul_call_init(call, sizeof call_memory, &product, &reason), OMPIPE_OK, &reason, NULL, __LINE__);
+  TRUE(ompipe_call_tile_scratch_bytes(call) <= (int64_t)sizeof scratch);
+  static _Alignas(64) unsigned char expected[sizeof packed];
+  TRUE(ompipe_matmul_pack(layout, &whole, expected, sizeof expected, &reason) == OMPIPE_OK);
+  memset(packed, 0x5a, sizeof packed);
+  TRUE(ompipe_call_run(call, scratch, sizeof scratch) == OMPIPE_OK);
+  ompipe_matmul_sizes sizes = {.struct_bytes = sizeof sizes};
+  TRUE(ompipe_matmul_layout_sizes(layout, &sizes) == OMPIPE_OK);
+  TRUE(memcmp(packed, expected, (size_t)sizes.packed_bytes) == 0);
 }
 
 static void check_isas(void) {
@@ -365,6 +389,7 @@ int main(void) {
   check_scratch();
   check_products();
   check_tiles();
+  check_no_rows();
   printf("errors: %d failures\n", failures);
   return failures != 0;
 }

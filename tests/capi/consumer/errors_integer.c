@@ -89,6 +89,15 @@ static void check_products(void) {
   expect(ompipe_matmul_integer_call_init(call, sizeof call_memory, NULL, &reason), OMPIPE_INVALID_ARGUMENT, &reason,
          "product", __LINE__);
 
+  product.m = 0;  // nothing of A and the result is looked at
+  product.a = NULL;
+  product.out = NULL;
+  product.shared_scratch = NULL;
+  product.shared_scratch_bytes = 0;
+  expect(ompipe_matmul_integer_call_init(call, sizeof call_memory, &product, &reason), OMPIPE_OK, &reason, NULL,
+         __LINE__);
+  TRUE(ompipe_call_tiles(call, 0) == 0 && ompipe_call_tiles(call, 1) == 0);
+
   // Each kind of product refuses the other's layouts.
   ompipe_matmul_product floats = ompipe_matmul_product_default();
   floats.layout = layout;
@@ -160,6 +169,22 @@ static void check_quantize(void) {
   }
 }
 
+static void check_quantize_of_nothing(void) {
+  ompipe_dynamic_quantize quantize = right_quantize();
+  quantize.count = 0;
+  quantize.x = NULL;
+  quantize.y = NULL;
+  scale = 7;
+  zero_point = 7;
+  const char* reason;
+  expect(ompipe_dynamic_quantize_call_init(call, sizeof call_memory, &quantize, &reason), OMPIPE_OK, &reason, NULL,
+         __LINE__);
+  TRUE(ompipe_call_run(call, NULL, 0) == OMPIPE_OK && scale == 1 && zero_point == 0);
+  quantize.scale = NULL;
+  expect(ompipe_dynamic_quantize_call_init(call, sizeof call_memory, &quantize, &reason), OMPIPE_INVALID_ARGUMENT,
+         &reason, "null", __LINE__);
+}
+
 static void check_tuning(void) {
   const ompipe_size size = ompipe_tuning_size();
   const char* reason;
@@ -197,6 +222,7 @@ int main(void) {
   TRUE(ompipe_tuning_size().bytes <= sizeof tuning_memory);
   check_products();
   check_quantize();
+  check_quantize_of_nothing();
   check_tuning();
   printf("errors_integer: %d failures\n", failures);
   return failures != 0;

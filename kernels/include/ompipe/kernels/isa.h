@@ -28,7 +28,7 @@ bool isa_available(Isa isa);
 // The fastest available one.
 Isa best_isa();
 
-// The name that contract.md's --isa uses: as it stands in the enumeration.
+// The name that --isa takes: as it stands in the enumeration.
 const char* isa_name(Isa isa);
 
 // The inverse of isa_name; nothing for an unknown name. Says nothing about this CPU: ask isa_available.

@@ -85,7 +85,7 @@ struct PackedLayout {
   int64_t packed_bytes = 0;       // to be allocated at kAlignmentBytes
 };
 
-// Nothing if unsupported_reason(spec) or if this CPU lacks `isa`.
+// Nothing if unsupported_reason(spec), tuning_error(tuning) or if this CPU lacks `isa`.
 std::optional<PackedLayout> make_layout(const MatMulSpec& spec, Isa isa, const Tuning& tuning = tuning_of_this_cpu());
 
 // Names all that decides the packed bytes of given source bytes, and nothing else: fit to be persisted and compared.

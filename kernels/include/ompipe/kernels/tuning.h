@@ -12,7 +12,7 @@ struct Tuning {
   int64_t tile_us = 40;                 // predicted work of a tile, in microseconds
   int64_t rows = 192;                   // of A that a tile passes over at most
   int64_t quantised_bytes = 256 << 10;  // of quantised rows that a tile passes over at most
-  int64_t strip_k = 512;                // elements of k of a strip of dequantised weights, at most
+  int64_t strip_k = 512;  // of k: of a strip of dequantised weights, and of float panels for 24 rows and more, at most
 };
 
 // The profile of CPUs with that much L2: half of it holds quantised rows. 0 bytes: unknown, the defaults.
@@ -25,6 +25,9 @@ Tuning tuning_of_this_cpu();
 // a multiple of 6), quantised-bytes (4096 to 2^30), strip-k (64 to 4096, a multiple of 32). Gives null, or a static
 // text that says what was expected and leaves `tuning` as it was.
 const char* set_tuning(Tuning& tuning, std::string_view name, int64_t value);
+
+// Null if every field is what set_tuning would take, else the static text about the first that isn't.
+const char* tuning_error(const Tuning& tuning);
 
 // The names of the fields, from 0; null where there are no more.
 const char* tuning_name(int index);
