@@ -2,9 +2,11 @@
 // that change, a device that fails. Counted in operations; what must always hold is checked at every event.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <random>
+#include <string>
 
 #include "invariants.h"
 #include "matrix_chain.h"
@@ -83,13 +85,14 @@ struct Tally {
   int operations = 0, sessions = 0, refused_sessions = 0, runs = 0, succeeded = 0, hot = 0, cancelled = 0, failed = 0,
       refused_runs = 0;
   int evictions = 0, pinned = 0, trims = 0, limits = 0, refused_limits = 0;
+  int bounded_peaks = 0;  // new ones that a limit bounds
   uint64_t segments = 0, evicted_objects = 0;
 
   void operator+=(const Tally& other) {
     for (int Tally::* count :
          {&Tally::operations, &Tally::sessions, &Tally::refused_sessions, &Tally::runs, &Tally::succeeded, &Tally::hot,
           &Tally::cancelled, &Tally::failed, &Tally::refused_runs, &Tally::evictions, &Tally::pinned, &Tally::trims,
-          &Tally::limits, &Tally::refused_limits})
+          &Tally::limits, &Tally::refused_limits, &Tally::bounded_peaks})
       this->*count += other.*count;
     segments += other.segments;
     evicted_objects += other.evicted_objects;
@@ -106,6 +109,7 @@ class Walk {
                            .observer = &invariants_,
                            .device = &device_};
     rig_ = std::make_unique<Rig>(options);
+    check_limits();  // the first ones
     while (kinds_.empty()) open();
   }
 
@@ -115,7 +119,8 @@ class Walk {
       check_limits();
     }
     while (!pending_.empty()) end_first();
-    // Every handle has ended: the rig then finds the ledger clean, and no peak above a limit.
+    check_limits();
+    // Every handle has ended: the rig then finds the ledger clean. Its own look at the peaks is for limits that stay.
     CHECK(rig_->runtime().set_limits({}).ok());
     rig_.reset();
     const std::vector<std::string> broken = invariants_.broken();
@@ -223,7 +228,8 @@ class Walk {
     CHECK(rig_->runtime().limits().prepared_bytes == (status.ok() ? wanted : before).prepared_bytes);
   }
 
-  // Nobody else changes them, and a lowered one was kept to before the call returned.
+  // Nobody else changes them, and a lowered one was kept to before the call returned. A step changes them once at most,
+  // so that what has become a peak in it did so below one of two limits.
   void check_limits() {
     const RuntimeFigures figures = rig_->runtime().figures();
     uint64_t all = 0;
@@ -231,8 +237,23 @@ class Walk {
       CAPTURE(domain);
       CHECK(arena.live <= arena.limit);
       if (domain != "mapped") all += arena.live;
+      check_peak(peaks_[domain], arena.peak, arena.limit);
     }
-    CHECK(all <= rig_->runtime().limits().global_bytes);
+    const uint64_t global_limit = rig_->runtime().limits().global_bytes;
+    CHECK(all <= global_limit);
+    check_peak(peaks_["all domains"], figures.global_peak_bytes, global_limit);
+  }
+
+  struct Peak {
+    uint64_t bytes = 0, limit = 0;  // when it was last looked at
+  };
+  void check_peak(Peak& before, uint64_t peak, uint64_t limit) {
+    const uint64_t allowed = std::max(before.limit, limit);
+    if (peak > before.bytes) {
+      CHECK(peak <= allowed);
+      tally_.bounded_peaks += allowed != kUnlimited;
+    }
+    before = {peak, limit};
   }
 
   void end_first() {
@@ -265,6 +286,7 @@ class Walk {
   std::unique_ptr<Rig> rig_;
   std::vector<Kind> kinds_;  // of the rig's sessions
   std::deque<Pending> pending_;
+  std::map<std::string, Peak> peaks_;  // by domain
   Tally tally_;
 };
 
@@ -283,6 +305,7 @@ TEST_CASE("random sessions, runs, preparations, cancels, evictions, trims, limit
   CHECK(total.pinned < total.evictions);
   CHECK(total.refused_limits < total.limits);
   CHECK(total.evicted_objects > 0);
+  CHECK(total.bounded_peaks > seeds);
   MESSAGE(total.operations, " operations: ", total.sessions, " sessions (", total.refused_sessions, " more refused), ",
           total.runs, " runs (", total.hot, " hot), handles: ", total.succeeded, " succeeded, ", total.cancelled,
           " cancelled, ", total.failed, " failed as injected or refused, ", total.refused_runs, " had no slot; ",
