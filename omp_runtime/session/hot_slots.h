@@ -12,16 +12,16 @@
 
 namespace ompipe::session {
 
-// What happens to a slot, and who may change it then.
+// What happens to a slot, and who may change its word then.
 enum class HotState : uint8_t {
   empty,      // no frame; anyone may take it
   idle,       // a frame, its memory reserved, nothing to run; anyone may take it
   taken,      // one thread's: it binds, publishes, trims, or runs unpublished
   claimable,  // published; anyone may claim it, its submitter may withdraw it
-  running,    // the claimer's
+  running,    // the claimer's; if that hands the run over, the policy's, which empties it when it has the run
 };
 
-// What a slot holds. The holder's: whoever made it taken or running.
+// What a slot holds. The holder's: whoever made it taken or running, or the policy, once a run was handed over to it.
 struct HotSlot {
   SessionState* session = nullptr;
   std::unique_ptr<InvocationWork> work;
