@@ -30,6 +30,7 @@ bool resident = true;
 bool mailed[CALLERS], pending[CALLERS], completed[CALLERS]; /* on its way to the policy; there */
 bool left[SLOTS];                                           /* Invocation::left_slot */
 bool submitted;                                             /* the caller has its handle, and may close the session */
+bool cancelled, cancel_mailed, cancel_served;               /* of caller 1; cancelled: Completion::cancelled */
 byte need;
 #define OBJECT 0 /* a limit of prepared bytes */
 #define FRAMES 1 /* a limit of execution bytes */
@@ -90,10 +91,34 @@ inline submit(caller) {
   message = true
 }
 
-/* The queue of the serial context is emptied: Policy::submit for what is in it */
+/* The queue of the serial context is emptied: Policy::cancel and Policy::submit for what is in it. A cancel that comes
+   behind its run finds it pending, and ends it as well. */
+inline take_cancel() {
+  if
+  :: cancel_mailed ->
+    cancel_mailed = false;
+    cancel_served = true;
+    if
+    :: slot[0] == CLAIMABLE && owner[0] == 1 -> slot[0] = IDLE; owner[0] = 0; completed[1] = true
+    :: slot[1] == CLAIMABLE && owner[1] == 1 -> slot[1] = IDLE; owner[1] = 0; completed[1] = true
+    :: pending[1] -> pending[1] = false; completed[1] = true
+    :: else
+    fi
+  :: else
+  fi
+}
 inline take_mail(caller) {
   if
-  :: mailed[caller] -> mailed[caller] = false; pending[caller] = true
+  :: mailed[caller] ->
+    mailed[caller] = false;
+#ifdef MUTANT_CANCEL_LOST_ON_THE_WAY
+    pending[caller] = true
+#else
+    if
+    :: caller == 1 && cancelled -> completed[caller] = true
+    :: else -> pending[caller] = true
+    fi
+#endif
   :: else
   fi
 }
@@ -177,6 +202,7 @@ active proctype Publish() {
       :: else
       fi
     :: true -> /* cancel */
+      cancelled = true;
       atomic {
         if
         :: slot[index] == CLAIMABLE && owner[index] == 1 -> slot[index] = TAKEN; ran = true
@@ -192,7 +218,7 @@ active proctype Publish() {
 #ifndef MUTANT_CANCEL_IS_SILENT
         released()
 #endif
-      :: else
+      :: else -> d_step { cancel_mailed = true; message = true }
       fi
     :: true
     fi
@@ -309,6 +335,7 @@ inline serve_gang() {
 
 /* Policy::start of what can't run by itself: published where the gate is open, else run cold */
 inline start(caller) {
+  assert(caller != 1 || !cancel_served);
   pending[caller] = false;
   taken = false;
   if
@@ -357,7 +384,7 @@ active proctype Policy() {
   do
   :: closed -> break
   :: message ->
-    d_step { message = false; take_mail(0); take_mail(1); leave_slot(0); leave_slot(1); closing = close_mailed }
+    d_step { message = false; take_cancel(); take_mail(0); take_mail(1); leave_slot(0); leave_slot(1); closing = close_mailed }
 pump:
     held = false;
     if

@@ -50,7 +50,7 @@ SCENES = {
     "readiness": [
         Scene("object or frames", mutants=(
             "EPOCH_READ_BEFORE_PIN", "PINS_READ_BEFORE_EPOCH", "WAITING_READ_BEFORE_UNPIN", "CANCEL_IS_SILENT", "NO_SECOND_LOOK",
-            "SLOT_LEFT_AT_ONCE")),
+            "SLOT_LEFT_AT_ONCE", "CANCEL_LOST_ON_THE_WAY")),
         Scene("two of three", ("GLOBAL",), long=True),
     ],
     "tiles": [
