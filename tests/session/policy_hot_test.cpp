@@ -165,6 +165,28 @@ TEST_CASE("a session that runs hot is passed over while another one has somethin
   CHECK(cold.succeeded());
 }
 
+TEST_CASE("the scheduler is told when something cold lives, and when nothing does any more") {
+  World world({.hot = true});
+  SessionState& a = world.bind(make_chain(2));
+  SessionState& b = world.bind(make_chain(1));
+  const Handle first = world.run(a);
+  CHECK(world.cold_lives());
+  world.drain();
+  CHECK_FALSE(world.cold_lives());
+  const Handle hot = world.run(a);
+  world.start_hot();
+  CHECK_FALSE(world.cold_lives());
+  const Handle cold = world.run(b);
+  CHECK(world.cold_lives());
+  world.load(b, 0);
+  world.segment(cold);
+  CHECK(cold.succeeded());
+  CHECK_FALSE(world.cold_lives());
+  world.finish_hot();
+  CHECK(first.succeeded());
+  CHECK(hot.succeeded());
+}
+
 TEST_CASE("lost and prepared again, a session runs hot again with the frame it kept") {
   World world({.limits = limit(Domain::prepared, 2 * kPage), .hot = true});
   SessionState& a = world.bind(make_chain(2));
