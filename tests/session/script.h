@@ -50,9 +50,10 @@ struct WorldOptions {
   int threads = 2, io_threads = 2;
   int load_tokens = 16, publish_tokens = 16;
   arenas::BudgetLimits limits = {};
-  bool discards_later = false;  // an evicted object's bytes go back at an event of their own
-  int device_batches = 2;       // that the device takes at once
-  bool hot = false;             // what has everything resident runs hot, by events start_hot and finish_hot
+  bool discards_later = false;    // an evicted object's bytes go back at an event of their own
+  int device_batches = 2;         // that the device takes at once
+  bool hot = false;               // what has everything resident runs hot, by events start_hot and finish_hot
+  uint64_t hot_predicted_ns = 1;  // what a hot run was expected to take
   std::function<int32_t(plan::SegmentId)> choice = {};  // what a segment that ends reports; none: the first
   std::function<bool()> reads_begin_early = {};  // asked when a read is to be withdrawn: whether a device has it by now
   std::function<bool()> discards_begin_early =
