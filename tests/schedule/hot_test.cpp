@@ -70,8 +70,9 @@ class Claims : public Director {
     CHECK(posted.done.wait());
   }
   std::function<void(SlotToken)> on_segment = [](SlotToken) {};
+  std::function<void(LoadToken)> on_prepack = [](LoadToken) {};
 
-  void prepack(LoadToken, Worker&) noexcept override {}
+  void prepack(LoadToken load, Worker&) noexcept override { on_prepack(load); }
   void segment(SlotToken slot, Worker&) noexcept override { on_segment(slot); }
   void on_message(const Message& message) override {
     if (message.kind != Message::first_free) return;
@@ -242,6 +243,40 @@ TEST_CASE("one thread for all: while something cold is live, a step of it follow
     for (Gate& gate : cold_ran) REQUIRE(gate.wait());
     const std::vector<std::string> in_turn{"hot", "cold", "hot", "cold", "hot", "hot"};
     CHECK(order == (cold_lives ? in_turn : std::vector<std::string>{"hot", "hot", "hot", "hot", "cold", "cold"}));
+  }
+}
+
+// One run holds a thread. The other is published before a cold step, speculative as reads ahead are: whoever is free
+// looks for runs first.
+TEST_CASE("while something cold is live, a published run doesn't take the thread that is left; then it does") {
+  for (int round = 0; round < 10; ++round) {
+    CAPTURE(round);
+    Claims claims("omp-tasks", 2);
+    if (!claims.scheduler->capabilities().shares_tiles) return;
+    Gate holds, second_ran, cold_ran, leave;
+    std::atomic<int> waited{0};
+    claims.on_prepack = [&](LoadToken) { cold_ran.open(); };
+    claims.publish([&](Worker&) {
+      holds.open();
+      waited += leave.wait();
+    });
+    REQUIRE(holds.wait());
+    claims.serially([&](Scheduler& scheduler) {
+      scheduler.limit_hot(true);
+      claims.publish([&](Worker&) {
+        second_ran.open();
+        waited += leave.wait();
+      });
+      scheduler.create_load(0);
+      scheduler.open_load(0, TaskClass::speculative);
+    });
+    CHECK(cold_ran.wait());
+    CHECK(claims.running == 1);
+    claims.serially([](Scheduler& scheduler) { scheduler.limit_hot(false); });
+    CHECK(second_ran.wait());
+    leave.open();
+    claims.wait_ended(2);
+    CHECK(waited == 2);
   }
 }
 

@@ -184,6 +184,57 @@ TEST_CASE("a session that runs hot is passed over while another one has somethin
   CHECK(cold.succeeded());
 }
 
+// b has used its objects last; but another run of a, between two tokens, is expected for eight times as long as the
+// last one was to take.
+TEST_CASE("a session that is expected to run hot again keeps what it has; once it isn't, it goes in its turn") {
+  constexpr uint64_t kDays = uint64_t(1) << 50;
+  for (const uint64_t predicted_ns : {kDays, uint64_t(1)}) {
+    CAPTURE(predicted_ns);
+    World world({.limits = limit(Domain::prepared, 4 * kPage), .hot = true, .hot_predicted_ns = predicted_ns});
+    SessionState& a = world.bind(make_chain(2));
+    SessionState& b = world.bind(make_plan(std::vector<ObjectSpec>(2), {{0}, {1}, {0}, {1}, {0}, {1}, {0}, {1}}));
+    SessionState& c = world.bind(make_chain(3));
+    warm(world, a);
+    CHECK(warm(world, a).completion->diagnostics.hot);
+    warm(world, b);
+    world.take_log();
+    const Handle cold = world.run(c);  // two gangs make room; what is read ahead evicts nobody
+    const Log log = world.take_log();
+    const bool expected = predicted_ns == kDays;
+    for (const char* const line : {"evict b0", "evict b1"}) CHECK(contains(log, line) == expected);
+    for (const char* const line : {"evict a0", "evict a1"}) CHECK(contains(log, line) == !expected);
+    CHECK_FALSE(contains(log, "read c2.0 prefetch"));
+    CHECK(a.gate.is_open() == expected);
+    const Handle next = world.run(a);
+    CHECK(world.published() == int(expected));
+    world.drain();
+    CHECK(cold.succeeded());
+    CHECK(next.succeeded());
+  }
+}
+
+TEST_CASE("the scheduler is told when something cold lives, and when nothing does any more") {
+  World world({.hot = true});
+  SessionState& a = world.bind(make_chain(2));
+  SessionState& b = world.bind(make_chain(1));
+  const Handle first = world.run(a);
+  CHECK(world.cold_lives());
+  world.drain();
+  CHECK_FALSE(world.cold_lives());
+  const Handle hot = world.run(a);
+  world.start_hot();
+  CHECK_FALSE(world.cold_lives());
+  const Handle cold = world.run(b);
+  CHECK(world.cold_lives());
+  world.load(b, 0);
+  world.segment(cold);
+  CHECK(cold.succeeded());
+  CHECK_FALSE(world.cold_lives());
+  world.finish_hot();
+  CHECK(first.succeeded());
+  CHECK(hot.succeeded());
+}
+
 TEST_CASE("lost and prepared again, a session runs hot again with the frame it kept") {
   World world({.limits = limit(Domain::prepared, 2 * kPage), .hot = true});
   SessionState& a = world.bind(make_chain(2));

@@ -669,7 +669,7 @@ bool World::leave_hot(size_t index, std::optional<Error> error) {
   REQUIRE(std::erase(hot_running_, uint64_t(index)) == 1);
   HotSlot& slot = hot.slots[int(index)];
   slot.work->finish(!error);
-  slot.session->gate.leave(now_ns(), 1);
+  slot.session->gate.leave(now_ns(), options_.hot_predicted_ns);
   const CompletionRef completion = std::move(slot.completion);
   completion->diagnostics.hot = true;
   hot.slots.put_idle(int(index), slot.session->instance);

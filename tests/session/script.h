@@ -50,9 +50,10 @@ struct WorldOptions {
   int threads = 2, io_threads = 2;
   int load_tokens = 16, publish_tokens = 16;
   arenas::BudgetLimits limits = {};
-  bool discards_later = false;  // an evicted object's bytes go back at an event of their own
-  int device_batches = 2;       // that the device takes at once
-  bool hot = false;             // what has everything resident runs hot, by events start_hot and finish_hot
+  bool discards_later = false;    // an evicted object's bytes go back at an event of their own
+  int device_batches = 2;         // that the device takes at once
+  bool hot = false;               // what has everything resident runs hot, by events start_hot and finish_hot
+  uint64_t hot_predicted_ns = 1;  // what a hot run was expected to take
   std::function<int32_t(plan::SegmentId)> choice = {};  // what a segment that ends reports; none: the first
   std::function<bool()> reads_begin_early = {};  // asked when a read is to be withdrawn: whether a device has it by now
   std::function<bool()> discards_begin_early =
@@ -152,6 +153,7 @@ class World : private schedule::Scheduler, private Effects {
   void hand_back() { apply({Event::Kind::hand_back, 0}); }
   void finish_hot(std::optional<Error> error = {}) { apply({Event::Kind::finish_hot, hot_running_.at(0)}, error); }
   int published() const { return published_; }
+  bool cold_lives() const { return cold_lives_; }  // as the scheduler was told
 
   store::Residency state(SessionState& session, ObjectId object) const { return session.store->state(object); }
   const arenas::Budget& budget() const { return budget_; }
@@ -203,7 +205,7 @@ class World : private schedule::Scheduler, private Effects {
   void publish_hot() override { ++published_; }
   void taken_hot() override { --published_; }
   bool run_on_caller(schedule::CallerBody, void*) override { return false; }
-  void limit_hot(bool) override {}
+  void limit_hot(bool cold_lives) override { cold_lives_ = cold_lives; }
 
   // Effects
   void read(const ReadOrder& order) override;
@@ -248,6 +250,7 @@ class World : private schedule::Scheduler, private Effects {
   std::vector<uint64_t> begun_;                  // of them, those that a device has
   std::deque<FakeDiscard> discards_;
   bool withheld_ = false;
+  bool cold_lives_ = false;
   int published_ = 0;
   std::vector<uint64_t> hot_running_;  // slots, in the order in which they were claimed
   std::deque<std::unique_ptr<Invocation>> on_its_way_back_;
