@@ -46,13 +46,14 @@ void multiply_panel(const float* a, int64_t a_row_stride, int64_t a_k_stride, Pa
 // B's columns where they lie if they are contiguous and all sixteen are there, else copied, with zeros beyond.
 [[maybe_unused]] Panel take_panel(const BatchedMatMulArguments& a, const float* b, int columns, int64_t depth,
                                   float* scratch) {
-  if (a.b_column_stride == 1 && columns == kPanelColumns) return {b, a.b_k_stride, depth};
-  for (int column = 0; column < kPanelColumns; ++column) {
+  if (a.b_column_stride == 1 && columns == kBatchedPanelColumns) return {b, a.b_k_stride, depth};
+  for (int column = 0; column < kBatchedPanelColumns; ++column) {
     for (int64_t k = 0; k < depth; ++k) {
-      scratch[k * kPanelColumns + column] = column < columns ? b[k * a.b_k_stride + column * a.b_column_stride] : 0.0f;
+      scratch[k * kBatchedPanelColumns + column] =
+          column < columns ? b[k * a.b_k_stride + column * a.b_column_stride] : 0.0f;
     }
   }
-  return {scratch, kPanelColumns, depth};
+  return {scratch, kBatchedPanelColumns, depth};
 }
 
 template <class V>
@@ -90,8 +91,8 @@ void batched_matmul_tile(const void* raw, int, int64_t tile, std::byte* memory) 
   const int64_t column_end = std::min(column_begin + kTileColumns, args.n);
   const float* a = args.a + offsets[1] + row_begin * args.a_row_stride;
   float* c = args.c + offsets[0] + row_begin * args.c_row_stride;
-  for (int64_t column = column_begin; column < column_end; column += kPanelColumns) {
-    const int columns = int(std::min(kPanelColumns, column_end - column));
+  for (int64_t column = column_begin; column < column_end; column += kBatchedPanelColumns) {
+    const int columns = int(std::min(kBatchedPanelColumns, column_end - column));
     int64_t k = 0;
     do {  // once for k = 0 too, which writes zeros
       const float* b = args.b + offsets[2] + column * args.b_column_stride + k * args.b_k_stride;

@@ -9,11 +9,11 @@
 namespace ompipe::kernels {
 namespace {
 
-inline constexpr int64_t kPanelColumns = 16;
-inline constexpr int64_t kTileColumns = 4 * kPanelColumns;
+inline constexpr int64_t kBatchedPanelColumns = 16;
+inline constexpr int64_t kTileColumns = 4 * kBatchedPanelColumns;
 inline constexpr int64_t kTileRows = 96;     // of A against one strip of B, a multiple of the micro-kernel's 6
 inline constexpr int64_t kPanelDepth = 256;  // of k: a panel of 16 columns is 16 KiB, half of the first-level cache
-inline constexpr size_t kPanelBytes = size_t(kPanelColumns * kPanelDepth) * sizeof(float);
+inline constexpr size_t kPanelBytes = size_t(kBatchedPanelColumns * kPanelDepth) * sizeof(float);
 
 struct BatchedMatMulTiles {
   int64_t row_tiles, column_tiles, count;

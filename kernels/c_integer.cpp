@@ -19,7 +19,7 @@ ompipe_status read_product(const ompipe_matmul_integer_product* from, ompipe_mat
   if (!read_struct(from, {}, product)) return fail(OMPIPE_UNKNOWN_FIELD, reason, kStruct);
   layout = packed_layout(product.layout);
   if (layout == nullptr) return fail(OMPIPE_INVALID_ARGUMENT, reason, kNoLayout);
-  if (!is_of_bytes(*layout)) {
+  if (!is_bytes(layout->spec)) {
     return fail(OMPIPE_INVALID_ARGUMENT, reason, "the layout must be of OMPIPE_WEIGHT_U8 or S8");
   }
   if (product.m < 0 || product.m > kMaxRows) return fail(OMPIPE_INVALID_ARGUMENT, reason, kRows);

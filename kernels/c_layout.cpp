@@ -15,10 +15,6 @@ const PackedLayout* packed_layout(const ompipe_matmul_layout* layout) {
   return layout->mark == ompipe_matmul_layout::kMark ? &layout->packed : nullptr;
 }
 
-bool is_of_bytes(const PackedLayout& layout) {
-  return layout.spec.format == WeightFormat::u8 || layout.spec.format == WeightFormat::s8;
-}
-
 namespace {
 
 constexpr size_t kWeightBytes10 = 56;  // in version 1.0

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "c_call.h"
+#include "matmul_kernels.h"
 #include "ompipe/kernels/matmul.h"
 #include "ompipe/kernels/tuning.h"
 
@@ -33,9 +34,6 @@ inline constexpr const char* kStrides = "lda must be at least K, ldo at least N,
 // Null for what wasn't made.
 const PackedLayout* packed_layout(const ompipe_matmul_layout* layout);
 const Tuning* made_tuning(const ompipe_tuning* tuning);
-
-// Whether the layout is multiplied by ompipe_matmul_integer_call_init, and by nothing else.
-bool is_of_bytes(const PackedLayout& layout);
 
 // The caller's range of B, with the scales and zero points that the layout has.
 ompipe_status read_source(const PackedLayout& layout, const ompipe_matmul_source* from, ompipe_matmul_source& source,

@@ -46,7 +46,7 @@ ompipe_status read_product(const ompipe_matmul_product* from, ompipe_matmul_prod
   if (!read_struct(from, {kProductBytes10}, product)) return fail(OMPIPE_UNKNOWN_FIELD, reason, kStruct);
   layout = packed_layout(product.layout);
   if (layout == nullptr) return fail(OMPIPE_INVALID_ARGUMENT, reason, kNoLayout);
-  if (is_of_bytes(*layout)) {
+  if (is_bytes(layout->spec)) {
     return fail(OMPIPE_INVALID_ARGUMENT, reason, "OMPIPE_WEIGHT_U8 and S8 need ompipe_matmul_integer_call_init");
   }
   if (product.m < 0 || product.m > kMaxRows) return fail(OMPIPE_INVALID_ARGUMENT, reason, kRows);

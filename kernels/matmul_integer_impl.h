@@ -1,4 +1,4 @@
-// Exact products of int8 with packed int8 weights, for any vector type; packing and preparing for those of eight lanes.
+// Exact products of int8 with packed int8 weights, for any vector type; preparing A for those of eight lanes.
 //
 // A is brought to int8 and B to uint8, whatever they are in the file: 128 is subtracted or added, and the zero points
 // go along. Where dots are summed in 16 bits, products are taken by nibbles of B, whose sums of a unit fit:
@@ -9,41 +9,6 @@
 #include "nbits_records.h"
 
 namespace ompipe::kernels {
-
-// ---- packing
-
-template <class V>
-void pack_bytes(const PackedLayout& layout, const PackSources& sources, int64_t begin, int64_t end, std::byte* packed) {
-  const MatMulSpec& spec = layout.spec;
-  const int64_t n = spec.n, group_bytes = byte_units(spec) * kByteUnitBytes;
-  const std::byte flip{spec.format == WeightFormat::s8 ? uint8_t{128} : uint8_t{0}};
-  const auto place = [&](int64_t k, int64_t column) {
-    return packed + column / kGroupColumns * group_bytes + k / 4 * 32 + column % kGroupColumns * 4 + k % 4;
-  };
-  for (int64_t at = begin; at < end;) {
-    const int64_t k = at / n;
-    if (at % n == 0 && k % 4 == 0 && end - at >= 4 * n) {
-      const std::byte* rows = sources.range + (at - begin);
-      int64_t column = 0;
-      for (; column + kGroupColumns <= n; column += kGroupColumns) {
-        V::interleave_rows(rows + column, n, flip, place(k, column));
-      }
-      for (; column < n; ++column) {
-        for (int64_t i = 0; i < 4; ++i) *place(k + i, column) = rows[i * n + column] ^ flip;
-      }
-      at += 4 * n;
-    } else {
-      *place(k, at % n) = sources.range[at - begin] ^ flip;
-      ++at;
-    }
-  }
-  if (end != layout.source_bytes) return;
-  for (int64_t column = 0; column < divide_up(n, kGroupColumns) * kGroupColumns; ++column) {
-    for (int64_t k = column < n ? spec.k : 0; k < byte_units(spec) * kByteUnit; ++k) *place(k, column) = std::byte{0};
-  }
-}
-
-// ---- A
 
 // Rows [begin, end) as row tiles: of each unit of k rows x int8[32], then rows x int32 sums.
 template <class V>
@@ -67,8 +32,6 @@ void prepare_bytes(const MatMulIntegerArgs& args, int64_t begin, int64_t end) {
     row += rows;
   }
 }
-
-// ---- the product
 
 // acc[g][r][0..lanes) = row r of the row tile `a` * what register g holds of B: one or two groups; sums[g][0..lanes)
 // those of B's columns, if with_sums. Registers' groups lie `stride` bytes apart: memory streams.

@@ -7,6 +7,7 @@
 #include "matmul_kernels.h"
 #include "matmul_nbits_impl.h"
 #include "nbits_float_impl.h"
+#include "pack_bytes_impl.h"
 #include "pack_floats_impl.h"
 #include "pack_nbits_impl.h"
 #include "portable_floats_impl.h"

@@ -17,7 +17,7 @@ constexpr int64_t kGroupStripBytes = 128 << 10;
 
 enum class Way { direct, strips, fused };
 
-bool is_nbits(const PackedLayout& layout) { return layout.scales_bytes != 0; }
+bool is_nbits(const PackedLayout& layout) { return layout.spec.format == WeightFormat::nbits; }
 
 Way way_of(const PackedLayout& layout, int64_t m) {
   const MatMulSpec& spec = layout.spec;
