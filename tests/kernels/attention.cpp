@@ -94,12 +94,12 @@ TEST_CASE("what the past holds beyond the length is never read") {
 TEST_CASE("a NaN or an infinity at one position reaches the rows that see it, and no other") {
   constexpr int64_t kSequence = 70, kSize = 16;
   for (const int64_t kv_heads : {1, 2, 4}) {
-    for (const int64_t window : {-1, 1, 3, 66}) {
+    for (const int64_t window : {-1, 3, 66}) {
       AttentionProblem p({.sequence = kSequence, .kv_heads = kv_heads, .capacity = kSequence, .seqlens = {69}});
       p.a.window = window;
       const AttentionResult clean = run_attention(p);
       const std::vector<float> keys = p.key, values = p.value;
-      for (const int64_t spoilt : {0, 2, 21, 63, 64, 69}) {
+      for (const int64_t spoilt : {2, 21, 63, 69}) {
         for (const bool is_key : {false, true}) {
           std::vector<float>& rows = is_key ? p.key : p.value;
           std::fill_n(rows.begin() + spoilt * kv_heads * kSize, kv_heads * kSize, is_key ? kNaN : kInfinity);
