@@ -1,5 +1,6 @@
-// Fuzz target: any description of a weight is refused or packs and multiplies within the memory that it states, and the
-// scalar kernels and the best ones of this machine give the same bytes.
+// Fuzz target: any description of a weight is refused or packs and multiplies within the memory that it states; the
+// scalar kernels and the best ones of this machine give the same bytes, and products on the file's bytes those of the
+// packed one.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -8,6 +9,7 @@
 
 #include "ompipe/kernels/matmul.h"
 #include "ompipe/kernels/matmul_integer.h"
+#include "ompipe/kernels/portable.h"
 
 using namespace ompipe::kernels;
 
@@ -29,8 +31,11 @@ class Input {
     const uint8_t drawn = byte();
     return drawn < 240 ? list.begin()[drawn % list.size()] : drawn - 248;
   }
-  void fill(std::vector<std::byte>& bytes) {
+  // Any bytes, or the moderate numbers that elements of 2 and 4 bytes are with such an odd byte: of any, most sums are
+  // NaN.
+  void fill(std::vector<std::byte>& bytes, bool moderate) {
     for (std::byte& byte : bytes) byte = std::byte{uint8_t(this->byte() * 37 + &byte - bytes.data())};
+    for (size_t i = 1; moderate && i < bytes.size(); i += 2) bytes[i] = (bytes[i] & std::byte{0x83}) | std::byte{0x3c};
   }
 
  private:
@@ -78,9 +83,10 @@ class Aligned {
 };
 
 struct Sources {
-  std::vector<std::byte> b, scales, zero_points, a;
-  int64_t cut = 0, m = 0;
+  std::vector<std::byte> b, scales, zero_points, a, c;  // c: empty if there is none
+  int64_t cut = 0, m = 0, lda = 0;
   ElementType type = ElementType::f32;
+  float alpha = 1, beta = 1;
 };
 
 Aligned pack(const PackedLayout& layout, const Sources& sources) {
@@ -97,26 +103,50 @@ void run(const TiledCall& call) {
   run_serially(call, scratch.data());
 }
 
-Aligned multiply(const PackedLayout& layout, const Sources& sources, Aligned& packed) {
-  const bool bytes = layout.spec.format == WeightFormat::u8 || layout.spec.format == WeightFormat::s8;
-  const int64_t element = bytes ? 4 : int64_t(element_bytes(sources.type));
-  Aligned out(sources.m * layout.spec.n * element, 0x5a);
-  if (bytes) {
-    Aligned shared(integer_scratch_bytes(layout, sources.m), 0xa5);
-    MatMulIntegerArgs args;
-    args.layout = &layout, args.packed = packed.data(), args.m = sources.m;
-    args.a_signed = sources.type == ElementType::f16, args.a = sources.a.data(), args.lda = layout.spec.k;
-    args.a_zero_point = sources.a.data(), args.b_zero_points = sources.b.data();
-    args.out = reinterpret_cast<int32_t*>(out.data()), args.ldc = layout.spec.n, args.shared_scratch = shared.data();
-    run(matmul_integer_call(args));
-    return out;
-  }
-  Aligned shared(shared_scratch_bytes(layout, sources.m, sources.type), 0xa5);
+bool is_float(const MatMulSpec& spec) { return spec.format != WeightFormat::u8 && spec.format != WeightFormat::s8; }
+
+Aligned multiply_bytes(const PackedLayout& layout, const Sources& sources, Aligned& packed) {
+  Aligned out(sources.m * layout.spec.n * 4, 0x5a), shared(integer_scratch_bytes(layout, sources.m), 0xa5);
+  MatMulIntegerArgs args;
+  args.layout = &layout, args.packed = packed.data(), args.m = sources.m;
+  args.a_signed = sources.type == ElementType::f16, args.a = sources.a.data(), args.lda = sources.lda;
+  args.a_zero_point = sources.a.data(), args.b_zero_points = sources.b.data();
+  args.out = reinterpret_cast<int32_t*>(out.data()), args.ldc = layout.spec.n, args.shared_scratch = shared.data();
+  run(matmul_integer_call(args));
+  return out;
+}
+
+MatMulArgs product_of(const PackedLayout& layout, const Sources& sources, Aligned& out, Aligned& shared) {
   MatMulArgs args;
-  args.type = sources.type, args.layout = &layout, args.packed = packed.data(), args.m = sources.m;
-  args.a = sources.a.data(), args.lda = layout.spec.k;
+  args.type = sources.type, args.layout = &layout, args.m = sources.m;
+  args.a = sources.a.data(), args.lda = sources.lda;
   args.out = out.data(), args.ldc = layout.spec.n, args.shared_scratch = shared.data();
+  args.alpha = sources.alpha, args.beta = sources.beta;
+  if (!sources.c.empty()) args.c = sources.c.data(), args.c_row_stride = layout.spec.n;
+  return args;
+}
+
+Aligned multiply(const PackedLayout& layout, const Sources& sources, Aligned& packed) {
+  if (!is_float(layout.spec)) return multiply_bytes(layout, sources, packed);
+  Aligned out(sources.m * layout.spec.n * int64_t(element_bytes(sources.type)), 0x5a);
+  Aligned shared(shared_scratch_bytes(layout, sources.m, sources.type), 0xa5);
+  MatMulArgs args = product_of(layout, sources, out, shared);
+  args.packed = packed.data();
   run(matmul_call(args));
+  return out;
+}
+
+// On the file's bytes; `packed`: where they are packed to on the way, or null.
+Aligned multiply_source(const PackedLayout& layout, const Sources& sources, std::byte* packed) {
+  Aligned out(sources.m * layout.spec.n * int64_t(element_bytes(sources.type)), 0x5a);
+  Aligned shared(portable_shared_scratch_bytes(layout, sources.m, sources.type), 0xa5);
+  PortableArgs args;
+  args.product = product_of(layout, sources, out, shared);
+  args.sources = {sources.b.data(), sources.scales.data(), sources.zero_points.data()};
+  args.packed = packed;
+  const std::optional<TiledCall> call = packed != nullptr ? fused_call(args) : portable_call(args);
+  demand(call.has_value());
+  run(*call);
   return out;
 }
 
@@ -148,18 +178,33 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool nbits = spec.format == WeightFormat::nbits;
   const int64_t unit = nbits ? spec.block * spec.bits / 8 : scalar->source_bytes / (spec.k * spec.n);
   Sources sources;
-  sources.m = 1 + input.byte() % 9;
+  // Around blocks of rows now and then only: such a product takes long.
+  sources.m = input.byte() < 240 ? 1 + input.byte() % 9 : 5 + input.byte();
+  sources.lda = spec.k + input.byte() % 5;
+  sources.alpha = 1 - 0.5f * float(input.byte() % 4);
+  sources.beta = 1 - 0.5f * float(input.byte() % 4);
   sources.type = input.bit() ? ElementType::f16 : ElementType::f32;
   sources.cut = input.number() % (scalar->source_bytes / unit + 1) * unit;
   sources.b.resize(size_t(scalar->source_bytes));
   sources.scales.resize(size_t(scalar->scales_bytes));
   sources.zero_points.resize(size_t(scalar->zero_points_bytes));
-  sources.a.resize(size_t(sources.m * spec.k * 4));
-  for (auto* bytes : {&sources.b, &sources.scales, &sources.zero_points, &sources.a}) input.fill(*bytes);
+  sources.a.resize(size_t(sources.m * sources.lda * 4));
+  if (input.bit()) sources.c.resize(size_t(sources.m * spec.n * 4));
+  const bool moderate = input.bit(), packed_bits = nbits || !is_float(spec);
+  input.fill(sources.b, moderate && !packed_bits);
+  for (auto* bytes : {&sources.scales, &sources.zero_points, &sources.a, &sources.c}) input.fill(*bytes, moderate);
   Aligned reference = pack(*scalar, sources), packed = pack(*best, sources);
   demand(reference.same(packed));
-  const bool floats = spec.format != WeightFormat::u8 && spec.format != WeightFormat::s8;
-  Aligned expected = multiply(*scalar, sources, reference), got = multiply(*best, sources, packed);
-  demand(same_values(expected, got, sources.m * spec.n, floats, sources.type));
+  const bool floats = is_float(spec);
+  Aligned expected = multiply(*scalar, sources, reference);
+  const auto demand_expected = [&](Aligned got) {
+    demand(same_values(expected, got, sources.m * spec.n, floats, sources.type));
+  };
+  demand_expected(multiply(*best, sources, packed));
+  if (!floats) return 0;
+  demand_expected(multiply_source(*best, sources, nullptr));
+  Aligned made(best->packed_bytes, 0xa5);
+  demand_expected(multiply_source(*best, sources, made.data()));
+  demand(made.same(reference));
   return 0;
 }
