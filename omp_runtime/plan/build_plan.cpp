@@ -372,6 +372,9 @@ Result<std::shared_ptr<const PreparedExecutionPlan>> build_plan(std::shared_ptr<
     return Error{ErrorKind::usage, "plan", "chunk",
                  fmt::format("{} bytes; expected a positive multiple of 1 MiB", options.chunk_bytes)};
   }
+  if (const char* const expected = kernels::tuning_error(options.tuning)) {
+    return Error{ErrorKind::usage, "plan", "tuning", expected};
+  }
   return Builder(std::move(model), options).build();
 }
 

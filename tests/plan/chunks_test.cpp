@@ -103,6 +103,15 @@ TEST_CASE("a chunk size that is no positive multiple of 1 MiB is refused") {
   }
 }
 
+TEST_CASE("tile sizes out of range are refused by what was expected") {
+  PlanOptions options;
+  options.tuning.strip_k = 100;
+  const auto plan = try_plan(matmul_chain(1, 16), options);
+  REQUIRE_FALSE(plan.ok());
+  CHECK(plan.error().kind == ErrorKind::usage);
+  CHECK(plan.error().reason == kernels::tuning_error(options.tuning));
+}
+
 Error refused(const ModelSpec& spec) {
   const auto plan = try_plan(spec);
   REQUIRE_FALSE(plan.ok());
