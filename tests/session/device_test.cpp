@@ -75,6 +75,27 @@ TEST_CASE("both recipes, both schedulers, every mode: the CPU's bits") {
   }
 }
 
+TEST_CASE("a weight for both sides is read once, as if there were no device") {
+  const auto read_by = [](Rig& rig, const SessionOptions& options) {
+    REQUIRE(rig.open(options).Prepare().ok());
+    return rig.runtime().figures().logical_read_bytes;
+  };
+  Rig alone({.threads = 2});
+  const uint64_t once = read_by(alone, {.mode = Mode::eager});
+  for (const DevicePack pack : {DevicePack::on_cpu, DevicePack::on_device}) {
+    CAPTURE(int(pack));
+    EmulatedBackend backend({});
+    Rig rig({.threads = 2, .backend = &backend});
+    CHECK(read_by(rig, {.mode = Mode::eager, .device = {.pack = pack}}) == once);
+    const std::vector<plan::PreparedObject>& objects = rig.session().plan().objects;
+    const auto shared = std::count_if(objects.begin(), objects.end(), [](const plan::PreparedObject& object) {
+      return object.recipe != Recipe::on_cpu && object.other_side != plan::kNone;
+    });
+    CHECK(shared > 0);
+    CHECK(rig.runtime().figures().device.shared_loads == uint64_t(shared));
+  }
+}
+
 TEST_CASE("one batch at a time, and a device without a pack kernel") {
   check({.threads = 2}, {.device = {.pack = DevicePack::on_device}}, 0, {.batches = 1});
   EmulatedBackend backend({.packs = false});

@@ -1,9 +1,12 @@
 // Handles and lifetimes: waiting, moving, cancelling, and destruction in every order.
 #include <doctest/doctest.h>
+#include <errno.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 
+#include "ompipe/io/faulty_device.h"
 #include "ompipe/io/gated_device.h"
 #include "ompipe/io/posix_device.h"
 #include "ompipe/schedule/limits.h"
@@ -18,6 +21,27 @@ const Floats& expected() {
   if (!logits.empty()) return logits;
   Rig rig({.threads = 2});
   return logits = decode(rig.open(), 1)->logits[0];
+}
+
+Floats last_row(const exec::Tensor& logits) {
+  const float* const all = logits.read<float>();
+  return Floats(all + logits.elements() - logits.dim(-1), all + logits.elements());
+}
+
+// The error of Run, after that of RunAsync and Wait was found to be the same.
+Error same_error(RuntimeSession& session) {
+  Decoder first(session), second(session);
+  first.feed(kPrompt);
+  second.feed(kPrompt);
+  const Status run = session.Run(first.context);
+  const Status waited = session.RunAsync(second.context).Wait();
+  REQUIRE_FALSE(run.ok());
+  REQUIRE_FALSE(waited.ok());
+  CHECK(run.error().kind == waited.error().kind);
+  CHECK(run.error().message() == waited.error().message());
+  CHECK(first.length() == 0);
+  CHECK(second.length() == 0);
+  return run.error();
 }
 
 // A device whose gates open before whatever uses it is closed.
@@ -234,6 +258,39 @@ TEST_CASE("Run is RunAsync and Wait: the same values, and the same errors") {
   CHECK(session.Run(empty).error().message() == session.RunAsync(empty).Wait().error().message());
 }
 
+// One thread, and everything one after the other: which of several errors is the first doesn't depend on timing.
+TEST_CASE("Run fails as RunAsync and Wait do: a read, a digest, a limit") {
+  SUBCASE("a read that fails") {
+    io::PosixDevice disk;
+    io::FaultyDevice device(disk, {.io_error = 1}, 1);
+    Rig rig({.scheduler = "sequential", .device = &device});
+    const Error error = same_error(rig.open({.mode = Mode::on_demand}));
+    CHECK(error.phase == "read");
+    CHECK(error.errno_value == EIO);
+  }
+  SUBCASE("bytes that aren't those of the digest") {
+    const ModelCopy copy;
+    const auto offset_of_weight = [&] {
+      Rig rig({.scheduler = "sequential"});
+      const auto& objects = rig.open({.mode = Mode::on_demand}, copy.model()).plan().objects;
+      const auto packed = std::find_if(objects.begin(), objects.end(), [](const auto& object) {
+        return object.kind == plan::ObjectKind::packed_matmul;
+      });
+      REQUIRE(packed != objects.end());
+      return packed->chunks[0].reads[0].offset;
+    };
+    copy.flip(offset_of_weight() + 1234);
+    Rig rig({.scheduler = "sequential"});
+    CHECK(same_error(rig.open({.mode = Mode::on_demand}, copy.model())).phase == "digest");
+  }
+  SUBCASE("a limit that no run keeps to") {
+    RuntimeOptions options{.scheduler = "sequential"};
+    options.limits.execution_bytes = 1;
+    Rig rig(options);
+    CHECK(same_error(rig.open()).kind == ErrorKind::cannot_fit);
+  }
+}
+
 TEST_CASE("outputs outlive session, handle and runtime") {
   exec::RuntimeContext context;
   {
@@ -249,9 +306,37 @@ TEST_CASE("outputs outlive session, handle and runtime") {
     CHECK(run.Wait().ok());
     context = std::move(decoder.context);
   }
-  const exec::Tensor& logits = context.outputs.front().tensor.view;
-  const float* const all = logits.read<float>();
-  CHECK(Floats(all + logits.elements() - logits.dim(-1), all + logits.elements()) == expected());
+  CHECK(last_row(context.outputs.front().tensor.view) == expected());
+}
+
+// Also while the run is on its way: then it has no outputs yet, and whoever must wait for it does.
+TEST_CASE("handle, session, runtime, context and outputs are destroyed in every order") {
+  enum class Part { handle, session, runtime, context, outputs };
+  for (const bool ended : {true, false}) {
+    CAPTURE(ended);
+    std::vector<Part> order{Part::handle, Part::session, Part::runtime, Part::context};
+    if (ended) order.push_back(Part::outputs);
+    do {
+      Result<std::shared_ptr<Runtime>> runtime = Runtime::open({.threads = 1});
+      REQUIRE(runtime.ok());
+      Result<std::unique_ptr<RuntimeSession>> session = RuntimeSession::open(*runtime, model_path(), {});
+      REQUIRE(session.ok());
+      Decoder decoder(**session);
+      decoder.feed(kPrompt);
+      auto context = std::make_shared<exec::RuntimeContext>(std::move(decoder.context));
+      ExecutionHandle run = (*session)->RunAsync(context);
+      if (ended) CHECK(run.Wait().ok());
+      auto outputs = ended ? context->outputs : decltype(context->outputs){};
+      for (const Part part : order) {
+        if (part == Part::handle) run = {};
+        if (part == Part::session) session->reset();
+        if (part == Part::runtime) *runtime = nullptr;
+        if (part == Part::context) context = nullptr;
+        if (part == Part::outputs) outputs.clear();
+        if (!outputs.empty()) CHECK(last_row(outputs.front().tensor.view) == expected());
+      }
+    } while (std::next_permutation(order.begin(), order.end()));
+  }
 }
 
 TEST_CASE("a handle may be the last that knows its session, also one refused or cancelled before it started") {
