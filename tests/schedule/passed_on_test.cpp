@@ -38,7 +38,9 @@ class Pair : public Director {
     for (std::thread& thread : threads_) thread.join();
   }
 
+  // One run: who comes second, before the first has taken it off the count, finds nothing.
   int run_claimable(Worker&) noexcept override {
+    if (claimed_.exchange(true)) return -1;
     ledger.hot.taken();
     waited = task_begun.wait();
     return 0;
@@ -71,7 +73,7 @@ class Pair : public Director {
 
   TileSharing tiles_;
   HotTeam team_;
-  std::atomic<bool> stopped_{false};
+  std::atomic<bool> stopped_{false}, claimed_{false};
   std::array<std::atomic<pid_t>, 2> ids_{};
   std::vector<std::thread> threads_;
 };
