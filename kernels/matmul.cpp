@@ -74,8 +74,7 @@ void run_tile(const void* arguments, int phase, int64_t tile, std::byte* tile_sc
   if (prepares_rows(spec, args.m, args.type) && phase == 0) {
     const auto prepare =
         kernel_of(isa, is_integer(spec) ? &MatMulKernels::quantise_rows : &MatMulKernels::prepare_floats);
-    const int64_t parts = row_parts(tiling.rows, spec.k), row = tile / parts * tiling.rows;
-    return prepare(args, {row, std::min(row + tiling.rows, args.m), tile % parts, parts});
+    return prepare(args, row_part(args.m, tiling.rows, spec.k, tile));
   }
   // Row blocks are the fast index: tiles that follow each other share weights.
   const int64_t row_block = tile % tiling.row_blocks, column_tile = tile / tiling.row_blocks;
@@ -121,9 +120,8 @@ TiledCall matmul_call(const MatMulArgs& args) {
   call.run_tile = run_tile;
   const bool prepares = prepares_rows(spec, args.m, args.type);
   call.phase_count = prepares ? 2 : 1;
-  call.tile_counts = prepares
-                         ? std::array<int64_t, kMaxPhases>{tiling.row_blocks * row_parts(tiling.rows, spec.k), tiles}
-                         : std::array<int64_t, kMaxPhases>{tiles};
+  call.tile_counts = prepares ? std::array<int64_t, kMaxPhases>{row_part_tiles(args.m, tiling.rows, spec.k), tiles}
+                              : std::array<int64_t, kMaxPhases>{tiles};
   call.tile_scratch_bytes = (is_integer(spec) ? 1 : kBlockPanels) * tuning.rows * kPanelColumns * sizeof(float) +
                             (spec.format == WeightFormat::nbits && !is_integer(spec)
                                  ? kStripPanels * tuning.strip_k * kPanelColumns * sizeof(float)

@@ -39,8 +39,8 @@ void run_tile(const void* arguments, int phase, int64_t tile, std::byte* tile_sc
   const MatMulSpec& spec = args.layout->spec;
   const Tiling tiling = tiling_of(*args.layout, args.m);
   if (phase == 0) {
-    return kernel_of(args.layout->isa, &MatMulKernels::prepare_bytes)(args, tile * tiling.rows,
-                                                                      std::min((tile + 1) * tiling.rows, args.m));
+    return kernel_of(args.layout->isa, &MatMulKernels::prepare_bytes)(args,
+                                                                      row_part(args.m, tiling.rows, spec.k, tile));
   }
   // Row blocks are the fast index: tiles that follow each other share weights.
   const int64_t row_block = tile % tiling.row_blocks, column_tile = tile / tiling.row_blocks;
@@ -64,7 +64,7 @@ TiledCall matmul_integer_call(const MatMulIntegerArgs& args) {
   call.arguments = &args;
   call.run_tile = run_tile;
   call.phase_count = 2;
-  call.tile_counts = {tiling.row_blocks, tiling.row_blocks * tiling.column_tiles};
+  call.tile_counts = {row_part_tiles(args.m, tiling.rows, spec.k), tiling.row_blocks * tiling.column_tiles};
   call.tile_scratch_bytes = 4 * (kMaxByteRows + 1) * kGroupColumns * sizeof(int32_t);
   call.predicted_ns = static_cast<double>(args.m * spec.k) / kPreparedPerNs +
                       group_ns(spec, args.m) * static_cast<double>(divide_up(spec.n, kGroupColumns));

@@ -10,14 +10,13 @@
 
 namespace ompipe::kernels {
 
-// Rows [begin, end) as row tiles: of each unit of k rows x int8[32], then rows x int32 sums.
+// Rows as row tiles: of each unit of k rows x int8[32], then rows x int32 sums.
 template <class V>
-void prepare_bytes(const MatMulIntegerArgs& args, int64_t begin, int64_t end) {
+void prepare_bytes(const MatMulIntegerArgs& args, const RowPart& part) {
   const MatMulSpec& spec = args.layout->spec;
   const int64_t units = byte_units(spec);
   const int flip = args.a_signed ? 0 : 128;
-  for (int64_t row = begin; row < end;) {
-    const int rows = next_rows(end - row);
+  for_row_tiles(part, kRowsPerTile, [&](int64_t row, int rows) {
     std::byte* to = args.shared_scratch + row * byte_row_bytes(spec);
     for (int r = 0; r < rows; ++r) {
       const std::byte* from = static_cast<const std::byte*>(args.a) + (row + r) * args.lda;
@@ -29,8 +28,7 @@ void prepare_bytes(const MatMulIntegerArgs& args, int64_t begin, int64_t end) {
       }
       __builtin_memcpy(to + units * rows * kByteUnit + r * 4, &sum, 4);
     }
-    row += rows;
-  }
+  });
 }
 
 // acc[g][r][0..lanes) = row r of the row tile `a` * what register g holds of B: one or two groups; sums[g][0..lanes)

@@ -91,6 +91,15 @@ inline int64_t row_parts(int64_t rows, int64_t k) {
   return wanted < most ? wanted : most;
 }
 
+// The tiles of the phase that prepares `m` rows in blocks of `block_rows`, and what one of them prepares.
+inline int64_t row_part_tiles(int64_t m, int64_t block_rows, int64_t k) {
+  return m < 1 ? 0 : divide_up(m, block_rows) * row_parts(block_rows, k);
+}
+inline RowPart row_part(int64_t m, int64_t block_rows, int64_t k, int64_t tile) {
+  const int64_t parts = row_parts(block_rows, k), begin = tile / parts * block_rows;
+  return {begin, m - begin < block_rows ? m : begin + block_rows, tile % parts, parts};
+}
+
 // Calls body(row, rows) for the micro-kernel calls of a part, which are next_rows of the whole block.
 template <class Body>
 void for_row_tiles(const RowPart& part, int most, const Body& body) {
@@ -171,8 +180,8 @@ struct MatMulKernels {
   void (*quantise_spans)(const MatMulArgs&) = nullptr;
   void (*nbits_direct_tile)(const PortableArgs&, int64_t begin, int64_t end) = nullptr;
   void (*pack_bytes)(const PackedLayout&, const PackSources&, int64_t begin, int64_t end, std::byte* packed) = nullptr;
-  // Rows of whole row blocks of int8 A, into shared scratch.
-  void (*prepare_bytes)(const MatMulIntegerArgs&, int64_t begin, int64_t end) = nullptr;
+  // As quantise_rows, of int8.
+  void (*prepare_bytes)(const MatMulIntegerArgs&, const RowPart&) = nullptr;
   void (*integer_tile)(const MatMulIntegerArgs&, const TileRange&, std::byte* scratch) = nullptr;
 };
 

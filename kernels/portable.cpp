@@ -159,8 +159,7 @@ void run_tile(const PortableArgs& args, Way way, int phase, int64_t tile, std::b
   if (prepares_rows(layout.spec, args.product.m, args.product.type) && phase == 0) {
     if (is_integer(layout.spec) && way == Way::direct) return kernel(&MatMulKernels::quantise_spans)(args.product);
     const auto prepare = is_integer(layout.spec) ? &MatMulKernels::quantise_rows : &MatMulKernels::prepare_floats;
-    const int64_t parts = row_parts(tiling.rows, layout.spec.k), row = tile / parts * tiling.rows;
-    return kernel(prepare)(args.product, {row, std::min(row + tiling.rows, args.product.m), tile % parts, parts});
+    return kernel(prepare)(args.product, row_part(args.product.m, tiling.rows, layout.spec.k, tile));
   }
   const int64_t column = tile * tiling.columns, end = std::min(column + tiling.columns, layout.spec.n);
   if (way == Way::direct) {
@@ -212,10 +211,7 @@ std::optional<TiledCall> call_of(const PortableArgs& args, Way way, TiledCall::R
   if (prepares_rows(layout.spec, args.product.m, args.product.type)) {
     const bool at_once = is_integer(layout.spec) && way == Way::direct;
     call.phase_count = 2;
-    call.tile_counts = {m < 1     ? 0
-                        : at_once ? 1
-                                  : divide_up(m, tiling.rows) * row_parts(tiling.rows, layout.spec.k),
-                        tiling.tiles};
+    call.tile_counts = {m > 0 && at_once ? 1 : row_part_tiles(m, tiling.rows, layout.spec.k), tiling.tiles};
     call.predicted_ns += static_cast<double>(m * layout.spec.k) / kQuantisedPerNs;
   }
   call.tile_scratch_bytes = scratch_bytes(args.product, way);

@@ -7,7 +7,7 @@
 
 namespace ompipe::kernels {
 
-// The defaults were measured with avx2 and 512 KiB of L2 (experiments/e03_tuning).
+// The defaults were measured with avx2 and 512 KiB of L2: experiments/e03_tuning, but for `rows` (decision 0185).
 struct Tuning {
   int64_t tile_us = 40;                 // predicted work of a tile, in microseconds
   int64_t rows = 192;                   // of A that a tile passes over at most
