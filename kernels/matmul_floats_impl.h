@@ -6,12 +6,26 @@
 
 namespace ompipe::kernels {
 
-// acc[p][r][0..16) += row r of a[0..k) * panel p, one FMA chain in rising k. Rows lie `lda` floats apart; packed ones
-// together, k by k. The panels of B lie `panel_stride` floats apart, the accumulators of one panel `acc_stride` apart.
-// Fetches `fetch_lines` cache lines of each of as many panels at `fetch` for every 4 k on the way.
+// Sums of rows by panels of 16 columns, before and after an operation: `from` null stands for zeros. Strides in floats;
+// the rows of `from` lie 16 apart.
+struct Sums {
+  const float* from;
+  int64_t from_panel;
+  float* to;
+  int64_t to_row, to_panel;
+
+  Sums part(int64_t row, int64_t panel) const {
+    return {from == nullptr ? nullptr : from + row * kPanelColumns + panel * from_panel, from_panel,
+            to + row * to_row + panel * to_panel, to_row, to_panel};
+  }
+};
+
+// Sums [p][r][0..16) += row r of a[0..k) * panel p, one FMA chain in rising k. Rows lie `lda` floats apart; packed ones
+// together, k by k. The panels of B lie `panel_stride` floats apart. Fetches `fetch_lines` cache lines of each of as
+// many panels at `fetch` for every 4 k on the way.
 template <class V, int rows, int panels, bool packed>
 [[gnu::noinline]] void multiply_rows(const float* a, int64_t lda, const float* b, int64_t panel_stride, int64_t k,
-                                     float* acc, int64_t acc_stride, const float* fetch, int fetch_lines) {
+                                     const Sums& at_sums, const float* fetch, int fetch_lines) {
   const auto element = [&](int r, int64_t at)
                            __attribute__((always_inline)) { return packed ? a[at * rows + r] : a[r * lda + at]; };
   constexpr int parts = kPanelColumns / V::kLanes;
@@ -19,7 +33,9 @@ template <class V, int rows, int panels, bool packed>
   for (int p = 0; p < panels; ++p) {
     for (int r = 0; r < rows; ++r) {
       for (int i = 0; i < parts; ++i) {
-        sums[p][r][i] = V::load(acc + p * acc_stride + r * kPanelColumns + i * V::kLanes);
+        sums[p][r][i] = at_sums.from == nullptr
+                            ? V::zero()
+                            : V::load(at_sums.from + p * at_sums.from_panel + r * kPanelColumns + i * V::kLanes);
       }
     }
   }
@@ -56,7 +72,7 @@ template <class V, int rows, int panels, bool packed>
   for (int p = 0; p < panels; ++p) {
     for (int r = 0; r < rows; ++r) {
       for (int i = 0; i < parts; ++i) {
-        V::store(acc + p * acc_stride + r * kPanelColumns + i * V::kLanes, sums[p][r][i]);
+        V::store(at_sums.to + p * at_sums.to_panel + r * at_sums.to_row + i * V::kLanes, sums[p][r][i]);
       }
     }
   }
@@ -71,13 +87,13 @@ constexpr int panels_at_once(int64_t rows) {
 
 template <class V, int rows, bool packed>
 void multiply_rows_any(int panels, const float* a, int64_t lda, const float* b, int64_t panel_stride, int64_t k,
-                       float* acc, int64_t acc_stride, const float* fetch, int fetch_lines) {
+                       const Sums& sums, const float* fetch, int fetch_lines) {
   constexpr int most = panels_at_once<V>(rows);
   if (panels == most) {
-    return multiply_rows<V, rows, most, packed>(a, lda, b, panel_stride, k, acc, acc_stride, fetch, fetch_lines);
+    return multiply_rows<V, rows, most, packed>(a, lda, b, panel_stride, k, sums, fetch, fetch_lines);
   }
   for (int p = 0; p < panels; ++p) {
-    multiply_rows<V, rows, 1, packed>(a, lda, b + p * panel_stride, 0, k, acc + p * acc_stride, 0, fetch, 0);
+    multiply_rows<V, rows, 1, packed>(a, lda, b + p * panel_stride, 0, k, sums.part(0, p), fetch, 0);
   }
 }
 
@@ -96,33 +112,30 @@ FloatRows float_rows(const MatMulArgs& args, int64_t row) {
   return {static_cast<const float*>(data) + row * stride, stride, packed};
 }
 
-// acc[p][r] += elements [k, k + count) of all `rows` rows of a * `panels` panels (at most panels_at_once(rows)).
+// Sums [p][r] += elements [k, k + count) of all `rows` rows of a * `panels` panels (at most panels_at_once(rows)).
 // `fetch`: where as much will be read next, or null; a quarter of it is fetched with each of the first row tiles, more
 // if there are few (M = 32 from 52 to 65 GFLOP/s on Zen 3).
 template <class V>
 void multiply_panels(const FloatRows& a, int64_t rows, int64_t k, int64_t count, int panels, const float* b,
-                     int64_t panel_stride, float* acc, const float* fetch) {
+                     int64_t panel_stride, const Sums& sums, const float* fetch) {
   const int64_t row_tiles = divide_up(rows, V::kFloatRows);
   const int fetch_lines = fetch == nullptr ? 0 : (row_tiles >= 3 ? 1 : row_tiles == 2 ? 2 : 4);
   int64_t fetched = 0;
-  for (int64_t done = 0; done < rows;) {
-    const int tile_rows = next_rows(rows - done, V::kFloatRows);
+  for_row_tiles({0, rows, 0, 1}, V::kFloatRows, [&](int64_t row, int tile_rows) {
     const int lines = fetched + fetch_lines * (count / 4) <= count ? fetch_lines : 0;
     with_rows<V::kFloatRows>(tile_rows, [&]<int r>() {
-      const float* from = a.data + done * a.stride + k * (a.packed ? r : 1);
-      float* to = acc + done * kPanelColumns;
+      const float* from = a.data + row * a.stride + k * (a.packed ? r : 1);
       const float* next = fetch + fetched * kPanelColumns;
       if constexpr (r <= kPlainRows) {
         if (!a.packed) {
-          return multiply_rows_any<V, r, false>(panels, from, a.stride, b, panel_stride, count, to,
-                                                rows * kPanelColumns, next, lines);
+          return multiply_rows_any<V, r, false>(panels, from, a.stride, b, panel_stride, count, sums.part(row, 0), next,
+                                                lines);
         }
       }
-      multiply_rows_any<V, r, true>(panels, from, 0, b, panel_stride, count, to, rows * kPanelColumns, next, lines);
+      multiply_rows_any<V, r, true>(panels, from, 0, b, panel_stride, count, sums.part(row, 0), next, lines);
     });
     fetched += lines * (count / 4);
-    done += tile_rows;
-  }
+  });
 }
 
 // Elements of a row of A from i on, a vector's, and one.
@@ -243,6 +256,21 @@ void write_streams(const MatMulArgs& args, const TileRange& tile, int64_t group,
   }
 }
 
+// Where a tile's strip of k adds to the sums of `panels` panels from `panel` on: between strips they stand in `acc`,
+// and behind the last one in the output itself if they are it. Returns whether they are; else write_panels has to
+// follow.
+inline bool find_sums(const MatMulArgs& args, const TileRange& tile, int64_t panel, int panels, bool first, bool last,
+                      float* acc, Sums& sums) {
+  const int64_t panel_floats = (tile.row_end - tile.row_begin) * kPanelColumns;
+  sums = {first ? nullptr : acc, panel_floats, acc, kPanelColumns, panel_floats};
+  const bool plain = args.type == ElementType::f32 && args.c == nullptr && args.alpha == 1;
+  if (!last || !plain || (panel + panels) * kPanelColumns > args.layout->spec.n) return false;
+  sums.to = static_cast<float*>(args.out) + tile.row_begin * args.ldc + panel * kPanelColumns;
+  sums.to_row = args.ldc;
+  sums.to_panel = kPanelColumns;
+  return true;
+}
+
 // Many rows pass over a few panels in parts of k, which they then find in L2; few rows over each panel in one piece.
 template <class V>
 FloatBlock block_of(const MatMulArgs& args, int64_t rows) {
@@ -273,18 +301,20 @@ void floats_tile(const MatMulArgs& args, const TileRange& tile, std::byte* scrat
     const bool has_next =
         (panel + panels) * kPanelColumns < args.layout->spec.n && (left > panels || tile.row_end == args.m);
     const float* after = has_next ? weights(panel + panels, 0) : nullptr;
-    __builtin_memset(acc, 0, panels * rows * kPanelColumns * sizeof(float));
     for (int64_t at = 0; at < k; at += block.k) {
       const int64_t count = k - at < block.k ? k - at : block.k;
       for (int p = 0; p < panels; p += at_once) {
         const float* next = p + at_once < panels ? weights(panel + p + at_once, at)
                             : at + count < k     ? weights(panel, at + count)
                                                  : after;
-        multiply_panels<V>(a, rows, at, count, at_once, weights(panel + p, at), k * kPanelColumns,
-                           acc + p * rows * kPanelColumns, rows > kPlainRows ? next : nullptr);
+        float* const to = acc + p * rows * kPanelColumns;
+        Sums sums;
+        const bool last = at + count == k, written = find_sums(args, tile, panel + p, at_once, at == 0, last, to, sums);
+        multiply_panels<V>(a, rows, at, count, at_once, weights(panel + p, at), k * kPanelColumns, sums,
+                           rows > kPlainRows ? next : nullptr);
+        if (last && !written) write_panels<V>(args, to, tile.row_begin, tile.row_end, panel + p, at_once);
       }
     }
-    write_panels<V>(args, acc, tile.row_begin, tile.row_end, panel, panels);
     panel += panels;
   }
 }

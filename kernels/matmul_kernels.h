@@ -103,8 +103,9 @@ inline RowPart row_part(int64_t m, int64_t block_rows, int64_t k, int64_t tile) 
 // Calls body(row, rows) for the micro-kernel calls of a part, which are next_rows of the whole block.
 template <class Body>
 void for_row_tiles(const RowPart& part, int most, const Body& body) {
-  const int64_t rows = part.end - part.begin, tiles = divide_up(rows, most), least = rows / tiles,
-                larger = rows % tiles;
+  const int64_t rows = part.end - part.begin, tiles = divide_up(rows, most);
+  if (tiles == 0) return;
+  const int64_t least = rows / tiles, larger = rows % tiles;
   for (int64_t t = tiles * part.part / part.parts; t < tiles * (part.part + 1) / part.parts; ++t) {
     body(part.begin + t * least + (t < larger ? t : larger), static_cast<int>(least + (t < larger ? 1 : 0)));
   }

@@ -50,10 +50,10 @@ void dequantise_strip(const MatMulSpec& spec, const GroupRecord& record, const s
   });
 }
 
-// acc[p][r] += the tile's rows * elements [k, k + count) of `panels` panels, dequantised into strips.
+// Sums [p][r] += the tile's rows * elements [k, k + count) of `panels` panels, dequantised into strips.
 template <class V>
 void multiply_strips(const MatMulArgs& args, const GroupRecord& record, const FloatRows& a, int64_t rows, int64_t k,
-                     int64_t count, int64_t panel, int panels, float* strips, float* acc) {
+                     int64_t count, int64_t panel, int panels, float* strips, const Sums& sums) {
   const MatMulSpec& spec = args.layout->spec;
   const int64_t group_bytes = blocks_of(spec) * record.bytes, groups = divide_up(spec.n, kGroupColumns);
   const int64_t strip_floats = args.layout->tuning.strip_k * kPanelColumns;
@@ -64,7 +64,7 @@ void multiply_strips(const MatMulArgs& args, const GroupRecord& record, const Fl
     const int64_t other = group + 1 < groups ? group_bytes : 0;
     dequantise_strip<V>(spec, record, args.packed + group * group_bytes, other, k, k + count, strip);
   }
-  multiply_panels<V>(a, rows, k, count, panels, strips, strip_floats, acc, nullptr);
+  multiply_panels<V>(a, rows, k, count, panels, strips, strip_floats, sums, nullptr);
 }
 
 // acc[g][r][0..lanes) = row r of a * what register g holds of B. Registers' groups lie `stride` bytes apart: memory
@@ -158,15 +158,16 @@ void nbits_float_tile(const MatMulArgs& args, const TileRange& tile, std::byte* 
   for (int64_t panel = tile.panel_begin; panel < tile.panel_end;) {
     const int panels = next_panels(tile.panel_end - panel, kBlockPanels, most);
     const int at_once = panels < most ? 1 : most;
-    __builtin_memset(acc, 0, panels * rows * kPanelColumns * sizeof(float));
     for (int64_t at = 0; at < k; at += strip_k) {
       const int64_t count = k - at < strip_k ? k - at : strip_k;
       for (int p = 0; p < panels; p += at_once) {
-        multiply_strips<V>(args, record, a, rows, at, count, panel + p, at_once, strips,
-                           acc + p * rows * kPanelColumns);
+        float* const to = acc + p * rows * kPanelColumns;
+        Sums sums;
+        const bool last = at + count == k, written = find_sums(args, tile, panel + p, at_once, at == 0, last, to, sums);
+        multiply_strips<V>(args, record, a, rows, at, count, panel + p, at_once, strips, sums);
+        if (last && !written) write_panels<V>(args, to, tile.row_begin, tile.row_end, panel + p, at_once);
       }
     }
-    write_panels<V>(args, acc, tile.row_begin, tile.row_end, panel, panels);
     panel += panels;
   }
 }

@@ -128,8 +128,9 @@ void multiply_strip(const MatMulArgs& args, const FloatStrip& strip, const float
   const FloatRows a = float_rows<V>(args, begin);
   for (int64_t p = 0; p < strip.panels;) {
     const int at_once = strip.panels - p < panels_at_once<V>(rows) ? 1 : panels_at_once<V>(rows);
+    float* const at = sums + p * rows * kPanelColumns;
     multiply_panels<V>(a, rows, strip.k, strip.count, at_once, b + p * strip.panel_stride, strip.panel_stride,
-                       sums + p * rows * kPanelColumns, nullptr);
+                       {at, rows * kPanelColumns, at, kPanelColumns, rows * kPanelColumns}, nullptr);
     p += at_once;
   }
 }

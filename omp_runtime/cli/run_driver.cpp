@@ -85,6 +85,7 @@ Status RunDriver::settle_preparation(const Status& runs) {
 }
 
 Status RunDriver::repeat(int64_t number) {
+  results_.outputs.clear();  // their memory may be what this one writes to
   const auto count = size_t(command_.concurrency);
   std::vector<std::unique_ptr<Invocation>> invocations;
   for (size_t i = 0; i < count; ++i) {
