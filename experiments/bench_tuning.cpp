@@ -32,7 +32,7 @@ const std::vector<Field> kFields = {
     {"rows", {48, 72, 96, 132, 192}},
     {"tile-us", {10, 20, 40, 80, 160}},
     {"quantised-bytes", {64 << 10, 128 << 10, 256 << 10, 512 << 10}},
-    {"strip-k", {128, 256, 512, 1024, 2048}},
+    {"strip-k", {256, 512, 1024, 2560, 4096}},
 };
 
 // Whether the field can matter for the product.

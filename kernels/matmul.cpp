@@ -12,8 +12,8 @@ namespace {
 // x.
 constexpr double kBytesPerNs = 12, kFloatOpsPerNs = 65, kIntOpsPerNs = 130, kDequantisedPerNs = 8, kQuantisedPerNs = 2;
 
-// A tile of one panel is no longer than that, so that the last ones finish together.
-constexpr double kMaxPanelNs = 200'000;
+// A tile of one panel is no longer than that, so that the last ones finish together (decision 0187).
+constexpr double kMaxPanelNs = 800'000;
 
 // A call that is shorter than so many tiles is cut into so many of them, but none shorter than that. One of many float
 // rows is cut into so many at least before its tiles are blocks of several panels.

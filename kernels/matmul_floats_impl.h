@@ -276,7 +276,7 @@ template <class V>
 FloatBlock block_of(const MatMulArgs& args, int64_t rows) {
   static_assert(panels_at_once<V>(1) <= kBlockPanels, "a tile has scratch for the sums of kBlockPanels");
   if (rows < kBlockedRows) return {panels_at_once<V>(rows), args.layout->spec.k};
-  return {kBlockPanels, args.layout->tuning.strip_k};
+  return {kBlockPanels, strip_length(args.layout->spec.k, args.layout->tuning.strip_k)};
 }
 
 // Panels of the next block, of `left`: a multiple of at_once, or 1.

@@ -79,6 +79,12 @@ inline int next_rows(int64_t rows, int most = kRowsPerTile) {
   return static_cast<int>(divide_up(rows, parts));
 }
 
+// k is cut into equal strips of at most `most`, which are multiples of 32.
+inline int64_t strip_length(int64_t k, int64_t most) {
+  constexpr int64_t kStep = 32;
+  return k <= most ? k : divide_up(divide_up(k, divide_up(k, most)), kStep) * kStep;
+}
+
 // One of `parts` parts of the rows [begin, end) of a row block, for the phase that prepares A.
 struct RowPart {
   int64_t begin, end, part, parts;

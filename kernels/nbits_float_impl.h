@@ -19,13 +19,13 @@ void dequantise_four(typename V::Bytes x, typename V::Floats scales, typename V:
 }
 
 // One unit of k of a register's groups at strip[k][0..lanes), rows of a strip 16 floats apart.
-template <class V, int bits>
-void dequantise_unit(const std::byte* quants, int unit, int64_t other, typename V::Floats scales,
-                     typename V::Floats zero_points, float* strip) {
-  const int part_k = unit * bits / 8;
+template <class V, int bits, int unit>
+void dequantise_unit(const std::byte* quants, int64_t other, typename V::Floats scales, typename V::Floats zero_points,
+                     float* strip) {
+  constexpr int part_k = unit * bits / 8;
   const auto put = [&](int k, typename V::Floats weights) { V::store(strip + k * kPanelColumns, weights); };
-#pragma GCC unroll 1
-  for (int v = 0; v < unit * bits / 32; ++v) {
+#pragma GCC unroll 8
+  for (int v = 0; v < part_k / 4; ++v) {
     const auto all = load_quants<V>(quants + v * 32, other);
     [&]<int... part>(std::integer_sequence<int, part...>) {
       (dequantise_four<V>(part_of<V, bits, part>(all), scales, zero_points, part * part_k + 4 * v, put), ...);
@@ -38,14 +38,21 @@ void dequantise_unit(const std::byte* quants, int unit, int64_t other, typename 
 template <class V>
 void dequantise_strip(const MatMulSpec& spec, const GroupRecord& record, const std::byte* group, int64_t other,
                       int64_t k_begin, int64_t k_end, float* strip) {
-  const int64_t stop = k_end < blocks_of(spec) * spec.block ? k_end : blocks_of(spec) * spec.block;
-  const int unit = unit_of(spec);
-  with_bits(spec, [&]<int bits>() {
+  const int64_t padded_k = blocks_of(spec) * spec.block, stop = k_end < padded_k ? k_end : padded_k;
+  const std::byte* at = group + k_begin / spec.block * record.bytes;
+  with_format(spec, [&]<int bits, int unit>() {
+    // What comes next is fetched on the way: these groups' next strip, or, where a strip is all of k, the next group.
+    const int64_t ahead = (k_end - k_begin) / spec.block * record.bytes;
+    int64_t inside = k_begin % spec.block;
     for (int64_t k = k_begin; k < stop; k += unit, strip += unit * kPanelColumns) {
-      const std::byte* at = group + k / spec.block * record.bytes;
-      dequantise_unit<V, bits>(at + record.quants_at + k % spec.block * bits, unit, other,
-                               load_scales<V>(at, other, spec),
-                               load_zero_points<V>(at + record.zero_points_at, other, spec), strip);
+      const std::byte* quants = at + record.quants_at + inside * bits;
+      for (int line = 0; line <= unit * bits; line += 64) V::prefetch(quants + ahead + line);
+      dequantise_unit<V, bits, unit>(quants, other, load_scales<V>(at, other, spec),
+                                     load_zero_points<V>(at + record.zero_points_at, other, spec), strip);
+      inside += unit;
+      if (inside < spec.block) continue;
+      inside = 0;
+      at += record.bytes;
     }
   });
 }
@@ -149,9 +156,9 @@ template <class V>
 void nbits_float_tile(const MatMulArgs& args, const TileRange& tile, std::byte* scratch) {
   const int64_t k = args.layout->spec.k, rows = tile.row_end - tile.row_begin;
   const FloatRows a = float_rows<V>(args, tile.row_begin);
-  const int64_t strip_k = args.layout->tuning.strip_k;
+  const int64_t strip_k = strip_length(k, args.layout->tuning.strip_k);
   float* strips = reinterpret_cast<float*>(scratch);
-  float* acc = strips + kStripPanels * strip_k * kPanelColumns;
+  float* acc = strips + kStripPanels * args.layout->tuning.strip_k * kPanelColumns;
   if (!a.packed) return nbits_few_rows_tile<V>(args, a, tile, acc);
   const GroupRecord record = group_record(args.layout->spec);
   const int most = panels_at_once<V>(rows) < kStripPanels ? panels_at_once<V>(rows) : kStripPanels;

@@ -7,12 +7,14 @@
 
 namespace ompipe::kernels {
 
-// The defaults were measured with avx2 and 512 KiB of L2: experiments/e03_tuning, but for `rows` (decision 0185).
+// The defaults were measured with avx2 and 512 KiB of L2: experiments/e03_tuning, but for `rows` and `strip_k`
+// (decisions 0185 and 0187).
 struct Tuning {
   int64_t tile_us = 40;                 // predicted work of a tile, in microseconds
   int64_t rows = 192;                   // of A that a tile passes over at most
   int64_t quantised_bytes = 256 << 10;  // of quantised rows that a tile passes over at most
-  int64_t strip_k = 512;  // of k: of a strip of dequantised weights, and of float panels for 24 rows and more, at most
+  int64_t strip_k = 2560;  // of k: of a strip of dequantised weights, and of float panels for 24 rows and more, at
+                           // most; k is cut into equal strips
 };
 
 // The profile of CPUs with that much L2: half of it holds quantised rows. 0 bytes: unknown, the defaults.
