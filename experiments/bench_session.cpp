@@ -115,16 +115,19 @@ class Objects : public exec::ObjectTable {
       objects_.push_back(std::make_unique<bench::BenchMemory>(object.bytes));
       bench::BenchMemory aux(object.aux_staging_bytes + 1), staging(object.chunk_staging_bytes + 1);
       std::byte* const prepared = objects_.back()->data();
+      store::SharedScaleForm scale_form{store::ScaleForm::unknown};
       read(plan, object.aux_reads, aux.data());
       for (size_t i = 0; i < object.chunks.size(); ++i) {
         const bool straight = object.chunk_staging_bytes == 0;
         read(plan, object.chunks[i].reads, straight ? prepared + object.chunks[i].begin : staging.data());
         must(store::prepare_chunk(
-            {&plan, &object, i, straight ? nullptr : staging.data(), aux.data(), prepared, nullptr}));
+            {&plan, &object, i, straight ? nullptr : staging.data(), aux.data(), prepared, nullptr, &scale_form}));
       }
+      narrow_.push_back(scale_form == store::ScaleForm::narrow);
     }
   }
   const std::byte* bytes(plan::ObjectId object) const override { return objects_[size_t(object)]->data(); }
+  bool narrow(plan::ObjectId object) const override { return narrow_[size_t(object)]; }
 
  private:
   static void read(const Plan& plan, const std::vector<plan::Read>& reads, std::byte* to) {
@@ -138,6 +141,7 @@ class Objects : public exec::ObjectTable {
     }
   }
   std::vector<std::unique_ptr<bench::BenchMemory>> objects_;
+  std::vector<bool> narrow_;
 };
 
 // The scheduler that a session would have, its threads bound as a session's are, and nothing to do.

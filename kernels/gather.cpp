@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "half.h"
 #include "matmul_kernels.h"
 #include "simd_kernels.h"
 
@@ -63,6 +64,17 @@ void gather_nibbles4_tile(const void* raw, int, int64_t tile, std::byte*) {
 
 int nibble(const uint8_t* bytes, int64_t i) { return (bytes[i / 2] >> (i % 2 * 4)) & 15; }
 
+float scale_at(const std::byte* record, int64_t lane, const MatMulSpec& spec) {
+  if (packed_scale_bytes(spec) == 2) {
+    uint16_t half;
+    std::memcpy(&half, record + lane * int64_t(sizeof(half)), sizeof(half));
+    return half_to_float(half);
+  }
+  float scale;
+  std::memcpy(&scale, record + lane * int64_t(sizeof(scale)), sizeof(scale));
+  return scale;
+}
+
 // Column `column` of B: in each record its scale, its zero point, and four bytes of every vector, whose low nibbles are
 // the first half of a unit of k and whose high ones the second.
 void unpack_column(const GatherPackedArguments& a, int64_t column, float* output) {
@@ -72,8 +84,7 @@ void unpack_column(const GatherPackedArguments& a, int64_t column, float* output
   const int unit = unit_of(spec);
   const std::byte* at = a.packed + column / kGroupColumns * blocks_of(spec) * record.bytes;
   for (int64_t begin = 0; begin < a.columns; begin += spec.block, at += record.bytes) {
-    float scale;
-    std::memcpy(&scale, at + lane * int64_t(sizeof(float)), sizeof(scale));
+    const float scale = scale_at(at, lane, spec);
     const int zero_point = spec.zero_points != ZeroPoints::none ? int(at[record.zero_points_at + lane]) : 8;
     const auto put = [&](int64_t k, int q) {
       if (k < a.columns) output[k] = float(q - zero_point) * scale;

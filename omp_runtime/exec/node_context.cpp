@@ -80,6 +80,11 @@ const std::byte* NodeContext::packed(int input) const {
   return measuring() ? nullptr : objects_->bytes(operand(input).index);
 }
 
+const kernels::PackedLayout& NodeContext::layout(int input) const {
+  const plan::PreparedObject& packed = object(input);
+  return !measuring() && objects_->narrow(operand(input).index) ? *packed.narrow : packed.layout;
+}
+
 const std::byte* NodeContext::rows(int input, size_t source) const {
   OMPIPE_CHECK(is_packed(input));
   return measuring() ? nullptr : objects_->rows(operand(input).index, source);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 namespace ompipe::plan {
 namespace {
@@ -30,6 +31,19 @@ Source place(const model::Payload& payload, model::PayloadId id, uint64_t& stagi
 
 std::string key_of(const std::string& lineage, const std::string& layout_key, const std::string& device = "cpu") {
   return lineage + layout_key + "|" + device;
+}
+
+// Whether its scales can turn out to be float16.
+bool may_be_narrow(const kernels::MatMulSpec& spec) {
+  return spec.format == kernels::WeightFormat::nbits && spec.scale_type == kernels::ScaleType::f32;
+}
+
+// The key of a layout with float32 scales that are packed as float16 if each of them is one.
+std::string undecided_key(std::string wide) {
+  constexpr std::string_view kWide = "/s32/";
+  const size_t at = wide.find(kWide);
+  OMPIPE_CHECK(at != std::string::npos, wide.c_str());
+  return wide.replace(at, kWide.size(), "/s32or16/");
 }
 
 Read whole_read(const model::Payload& payload, uint64_t staging_offset) {
@@ -90,16 +104,28 @@ Result<ObjectId> ObjectTable::packed(const model::Node& node, const WeightSource
   if (const char* const reason = kernels::unsupported_reason(spec)) return refuse(reason);
   const std::optional<kernels::PackedLayout> layout = kernels::make_layout(spec, options_.isa, options_.tuning);
   if (!layout) return refuse("no kernel of the chosen instruction set packs this weight");
-  const std::string layout_key = kernels::layout_key(*layout);
-  const std::string key =
-      key_of(lineage(sources), layout_key, on_device ? options_.device->backend->describe().behaviour : "cpu");
+  const bool scales_decide = may_be_narrow(spec);
+  const auto layout_key_of = [&](bool device) {
+    const std::string wide = kernels::layout_key(*layout);
+    return scales_decide && !device ? undecided_key(wide) : wide;
+  };
+  const auto key_on = [&](bool device) {
+    return key_of(lineage(sources), layout_key_of(device),
+                  device ? options_.device->backend->describe().behaviour : "cpu");
+  };
+  const std::string key = key_on(on_device);
   if (auto found = by_key_.find(key); found != by_key_.end()) return found->second;
 
   PreparedObject object;
   object.kind = ObjectKind::packed_matmul;
   object.key = key;
-  object.layout_key = layout_key;
+  object.layout_key = layout_key_of(on_device);
   object.layout = *layout;
+  if (scales_decide && !on_device) {
+    kernels::MatMulSpec narrow = spec;
+    narrow.half_scales = true;
+    object.narrow = kernels::make_layout(narrow, options_.isa, options_.tuning);
+  }
   object.bytes = uint64_t(layout->packed_bytes);
   bool whole = false;
   const uint64_t expected[] = {uint64_t(layout->source_bytes), uint64_t(layout->scales_bytes),
@@ -127,8 +153,7 @@ Result<ObjectId> ObjectTable::packed(const model::Node& node, const WeightSource
   if (on_device) place_on_device(object, whole);
   const ObjectId id = add(std::move(object));
   if (!options_.device) return id;
-  const std::string& side = on_device ? "cpu" : options_.device->backend->describe().behaviour;
-  if (const auto found = by_key_.find(key_of(lineage(sources), layout_key, side)); found != by_key_.end()) {
+  if (const auto found = by_key_.find(key_on(!on_device)); found != by_key_.end()) {
     objects_[size_t(id)].other_side = found->second;
     objects_[size_t(found->second)].other_side = id;
   }

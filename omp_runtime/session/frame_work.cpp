@@ -11,6 +11,7 @@ class SegmentObjects : public exec::ObjectTable {
   SegmentObjects(const store::PreparedStore& store, std::span<const RowFetch> rows, plan::SegmentId segment)
       : store_(store), rows_(rows), segment_(segment) {}
   const std::byte* bytes(plan::ObjectId object) const override { return store_.bytes(object); }
+  bool narrow(plan::ObjectId object) const override { return store_.narrow(object); }
   const std::byte* rows(plan::ObjectId object, size_t source) const override {
     for (const RowFetch& fetch : rows_) {
       if (fetch.object == object && fetch.segment == segment_ && !fetch.windows.empty())

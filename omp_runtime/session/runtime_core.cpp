@@ -212,6 +212,7 @@ void RuntimeCore::prepack(schedule::LoadToken token, schedule::Worker& worker) n
   job.prepared = session.store->writable(load.object);
   if (job.object->recipe != plan::Recipe::on_cpu) job.prepared = session.objects[size_t(load.object)].upload.data();
   job.hashes = session.options.verify == Verify::never ? nullptr : &session.store->hashes(load.object);
+  job.scale_form = &session.store->scale_form(load.object);
   const BodyClock clock(worker);
   if (const Status status = store::prepare_chunk(job); !status.ok()) load.error = status.error();
   if (load.rider != plan::kNone && !load.error) prepack_rider(load, job);
@@ -224,6 +225,7 @@ void RuntimeCore::prepack_rider(Load& load, store::ChunkJob job) {
   job.object = &session.plan->objects[size_t(load.rider)];
   job.prepared = session.objects[size_t(load.rider)].upload.data();
   job.hashes = nullptr;
+  job.scale_form = nullptr;
   if (!job.prepared) return;  // it is packed there
   if (const Status status = store::prepare_chunk(job); !status.ok()) load.error = status.error();
 }

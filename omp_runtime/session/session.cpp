@@ -185,6 +185,17 @@ ExecutionHandle RuntimeSession::RunAsync(std::shared_ptr<exec::RuntimeContext> c
 
 const plan::PreparedExecutionPlan& RuntimeSession::plan() const { return *core_->state().plan; }
 
+namespace {
+
+// Of a resident object the key of the layout that its bytes are in.
+std::string layout_key_of(const SessionState& state, plan::ObjectId id) {
+  const plan::PreparedObject& object = state.plan->objects[size_t(id)];
+  if (!object.narrow || state.store->state(id) != store::Residency::resident) return object.layout_key;
+  return kernels::layout_key(state.store->narrow(id) ? *object.narrow : object.layout);
+}
+
+}  // namespace
+
 std::vector<ObjectFigures> RuntimeSession::objects() const {
   std::vector<ObjectFigures> figures;
   if (core_->core().home().left()) return figures;
@@ -192,7 +203,7 @@ std::vector<ObjectFigures> RuntimeSession::objects() const {
   core_->core().call([&] {
     for (plan::ObjectId id = 0; id < plan::ObjectId(state.objects.size()); ++id) {
       const plan::PreparedObject& object = state.plan->objects[size_t(id)];
-      figures.push_back({object.key, object.name, "portable", object.layout_key,
+      figures.push_back({object.key, object.name, "portable", layout_key_of(state, id),
                          store::residency_name(state.store->state(id)), state.store->generation(id), object.bytes});
     }
   });

@@ -44,6 +44,21 @@ void hash_aux_share(const ChunkJob& job) {
   }
 }
 
+// In which layout the object is packed, all of whose scales lie at `scales`. Relaxed: chunks need nothing from each
+// other but the answer, and whoever packs them at once finds the same.
+const kernels::PackedLayout& layout_for(const ChunkJob& job, const std::byte* scales) {
+  const plan::PreparedObject& object = *job.object;
+  if (!job.scale_form || !object.narrow) return object.layout;
+  ScaleForm form = job.scale_form->load(std::memory_order_relaxed);
+  if (form == ScaleForm::unknown) {
+    const bool fit = kernels::scales_fit_half(reinterpret_cast<const float*>(scales),
+                                              object.layout.scales_bytes / int64_t(sizeof(float)));
+    form = fit ? ScaleForm::narrow : ScaleForm::wide;
+    job.scale_form->store(form, std::memory_order_relaxed);
+  }
+  return form == ScaleForm::narrow ? *object.narrow : object.layout;
+}
+
 Status prepare_packed(const ChunkJob& job) {
   const plan::Chunk& chunk = job.object->chunks[job.chunk];
   const plan::Source& main = job.object->sources[0];
@@ -66,7 +81,7 @@ Status prepare_packed(const ChunkJob& job) {
     }
     aux[i - 1] = job.aux + source.decoded_offset;
   }
-  kernels::pack_range(job.object->layout, {bytes, aux[0], aux[1]}, int64_t(chunk.begin), int64_t(chunk.end),
+  kernels::pack_range(layout_for(job, aux[0]), {bytes, aux[0], aux[1]}, int64_t(chunk.begin), int64_t(chunk.end),
                       job.prepared);
   return ok_status();
 }

@@ -26,6 +26,7 @@ void PreparedStore::begin(plan::ObjectId object, arenas::Reservation& reservatio
   Entry& entry = *entries_[size_t(object)];
   transition(entry.state, Residency::loading);
   ++entry.generation;
+  entry.scale_form.store(ScaleForm::unknown, std::memory_order_relaxed);
   const plan::PreparedObject& spec = plan_->objects[size_t(object)];
   if (spec.recipe == plan::Recipe::on_cpu) {
     entry.allocation = arena_->commit(size_t(object), reservation);

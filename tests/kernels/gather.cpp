@@ -103,7 +103,9 @@ TEST_CASE("rows out of a packed weight have the bits of rows out of the file") {
                        .n = 1 + int64_t(random() % 40),
                        .block = 16 << random() % 4,
                        .accuracy_level = int(random() % 2) * 4,
-                       .zero_points = random() % 2 == 0 ? ZeroPoints::packed : ZeroPoints::none};
+                       .zero_points = random() % 2 == 0 ? ZeroPoints::packed : ZeroPoints::none,
+                       .half_scales = random() % 2 == 0};
+    CAPTURE(spec.half_scales);
     CAPTURE(spec.k);
     CAPTURE(spec.n);
     CAPTURE(spec.block);

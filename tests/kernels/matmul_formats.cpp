@@ -302,6 +302,18 @@ TEST_CASE("scales that are float16 exactly are told, and packed so they give the
     CHECK_FALSE(scales_fit_half(scales, 2));
     CHECK(scales_fit_half(scales, 1));
   }
+  // Every finite float16, then what is next to it, wherever it stands among others.
+  std::vector<float> all;
+  for (uint32_t half = 0; half < 0x10000; ++half) {
+    if ((half & 0x7FFF) < 0x7C00) all.push_back(half_value(uint16_t(half)));
+  }
+  CHECK(scales_fit_half(all.data(), int64_t(all.size())));
+  for (size_t i = 0; i < all.size(); i += 61) {
+    const float kept = all[i];
+    all[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(kept) + (i % 2 == 0 ? 1 : 0x1000));
+    CHECK_FALSE(scales_fit_half(all.data(), int64_t(all.size())));
+    all[i] = kept;
+  }
   MatMulSpec spec = {.format = WeightFormat::nbits, .k = 96, .n = 24, .accuracy_level = 4, .half_scales = true};
   Weights weights = make_weights(spec, 9);
   REQUIRE(scales_fit_half(reinterpret_cast<const float*>(weights.scales.data()), 3 * 24));

@@ -168,6 +168,27 @@ TEST_CASE("one payload on both sides: two objects with keys of their own that kn
   }
 }
 
+TEST_CASE("scales decide the layout on the CPU only, and both sides know of each other in spite of it") {
+  ModelSpec spec = nbits_model(64, 64, true);
+  spec.nodes.push_back(spec.nodes[0]);
+  spec.nodes[1].name = "again";
+  spec.nodes[1].inputs[0] = "y";
+  spec.nodes[1].outputs = {"z"};
+  spec.outputs = {{"z", DType::f32, {"m", "64"}}};
+  for (const bool device_first : {false, true}) {
+    const PlanPointer plan = planned(spec, {.rule = {.nodes = {device_first ? "q" : "again"}}});
+    REQUIRE(plan->objects.size() == 2);
+    const plan::PreparedObject &cpu = plan->objects[device_first ? 1 : 0], &there = plan->objects[device_first ? 0 : 1];
+    CHECK(cpu.layout_key == "nbits4/b32/s32or16/zp/groups8/k64/n64/v1");
+    CHECK(cpu.narrow.has_value());
+    CHECK(there.recipe == Recipe::pack_upload);
+    CHECK(there.layout_key == "nbits4/b32/s32/zp/groups8/k64/n64/v1");
+    CHECK_FALSE(there.narrow.has_value());
+    CHECK(plan->objects[0].other_side == 1);
+    CHECK(plan->objects[1].other_side == 0);
+  }
+}
+
 TEST_CASE("the plan's table has the tasks of each recipe") {
   const ModelSpec chain = matmul_chain(1, 16);
   const std::string packed = plan_table(*planned(chain, {}));

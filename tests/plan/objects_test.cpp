@@ -184,6 +184,27 @@ TEST_CASE("two layouts of one payload are two objects") {
   CHECK(plan->objects[2].bytes == 128 * 128 * 4);
 }
 
+TEST_CASE("float32 scales leave two layouts open: the key says so, and the wider one counts") {
+  ModelSpec spec = nbits_model(64, 40, true);
+  const PlanPointer plan = plan_of(spec);
+  const PreparedObject& object = plan->objects[0];
+  CHECK(object.layout_key == "nbits4/b32/s32or16/zp/groups8/k64/n40/v1");
+  CHECK(object.key.ends_with(object.layout_key + "|cpu"));
+  CHECK(kernels::layout_key(object.layout) == "nbits4/b32/s32/zp/groups8/k64/n40/v1");
+  REQUIRE(object.narrow.has_value());
+  CHECK(kernels::layout_key(*object.narrow) == "nbits4/b32/s32to16/zp/groups8/k64/n40/v1");
+  CHECK(object.narrow->isa == object.layout.isa);
+  CHECK(object.bytes == uint64_t(object.layout.packed_bytes));
+  CHECK(object.bytes - uint64_t(object.narrow->packed_bytes) == 40 * 2 * 2);
+
+  spec.inputs[0].dtype = spec.outputs[0].dtype = DType::f16;
+  spec.initializers[1] = zeros("scales", DType::f16, {40 * 2});
+  const PlanPointer halves = plan_of(spec);
+  CHECK_FALSE(halves->objects[0].narrow.has_value());
+  CHECK(halves->objects[0].layout_key == "nbits4/b32/s16/zp/groups8/k64/n40/v1");
+  CHECK_FALSE(plan_of(matmul_chain(1, 128))->objects[0].narrow.has_value());
+}
+
 TEST_CASE("keys depend on the sources and the layout, not on where the model lies or what surrounds the weight") {
   ModelSpec spec = matmul_chain(2, 16);
   spec.initializers[0] = external("w0", DType::f32, {16, 16}, 64, 1024);

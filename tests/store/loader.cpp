@@ -32,6 +32,7 @@ Prepared prepare_object(const plan::PreparedExecutionPlan& plan, plan::ObjectId 
   Prepared result{aligned_bytes(object.bytes), store::SliceHashes(plan, object)};
   const auto aux = aligned_bytes(object.aux_staging_bytes), staging = aligned_bytes(object.chunk_staging_bytes);
   read_into(plan, object.aux_reads, aux.get());
+  store::SharedScaleForm scale_form{store::ScaleForm::unknown};
   for (size_t chunk : order) {
     const bool direct = object.chunk_staging_bytes == 0;
     read_into(plan, object.chunks[chunk].reads,
@@ -44,9 +45,11 @@ Prepared prepare_object(const plan::PreparedExecutionPlan& plan, plan::ObjectId 
     job.aux = aux.get();
     job.prepared = result.bytes.get();
     job.hashes = &result.hashes;
+    job.scale_form = &scale_form;
     const Status status = store::prepare_chunk(job);
     if (result.status.ok()) result.status = status;
   }
+  result.scale_form = scale_form;
   return result;
 }
 

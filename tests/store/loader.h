@@ -21,6 +21,7 @@ struct Prepared {
   std::shared_ptr<std::byte> bytes;
   store::SliceHashes hashes;
   Status status = ok_status();  // of the first chunk that failed
+  store::ScaleForm scale_form = store::ScaleForm::unknown;
 };
 
 // `order`: chunk indices; every chunk once, unless a test wants otherwise.

@@ -73,6 +73,50 @@ TEST_CASE("4-bit weights: panels that straddle chunks, scales and zero points fr
   check_all_orders(spec, "b", data, {expected.get(), uint64_t(layout.packed_bytes)}, 3);
 }
 
+TEST_CASE("scales that are all float16 are packed so, from whatever chunk comes first; one that isn't keeps all wide") {
+  const int64_t k = 1024, n = 4100, blocks = k / 32;
+  const uint64_t b_bytes = uint64_t(n * k / 2), scale_bytes = uint64_t(n * blocks * 4);
+  std::vector<float> scales;
+  for (int64_t i = 0; i < n * blocks; ++i) scales.push_back(float(i % 2047 - 1000) / 4096);
+  for (const bool inexact : {false, true}) {
+    CAPTURE(inexact);
+    if (inexact) scales.back() = 0.1F;
+    const std::string data = noise(b_bytes, 11) + f32_bytes(scales);
+    ModelSpec spec = nbits_model(k, n, false);
+    spec.initializers = {
+        external("b", DType::u8, {n, blocks, 16}, 0, b_bytes, digest_at(data, 0, b_bytes)),
+        external("scales", DType::f32, {n * blocks}, b_bytes, scale_bytes, digest_at(data, b_bytes, scale_bytes))};
+    const PlanPointer plan = plan_of(spec, {}, data);
+    const PreparedObject& object = plan->objects[0];
+    REQUIRE(object.narrow.has_value());
+    const kernels::PackedLayout& layout = inexact ? object.layout : *object.narrow;
+    CHECK(prepare_object(*plan, 0).scale_form == (inexact ? store::ScaleForm::wide : store::ScaleForm::narrow));
+    // Behind the narrow form the object's bytes stay as they were.
+    const auto expected = aligned_bytes(object.bytes);
+    kernels::pack_range(layout, {bytes_of(data, 0, b_bytes).data(), bytes_of(data, b_bytes, scale_bytes).data()}, 0,
+                        int64_t(b_bytes), expected.get());
+    check_all_orders(spec, "b", data, {expected.get(), object.bytes}, 3);
+  }
+}
+
+TEST_CASE("who keeps no form of the scales has them wide, and an answer that is there isn't looked for again") {
+  const PlanPointer plan = plan_of(nbits_model(64, 40, false));  // scales of zeros: float16 all
+  const PreparedObject& object = plan->objects[0];
+  const auto staging = aligned_bytes(object.chunk_staging_bytes), aux = aligned_bytes(object.aux_staging_bytes);
+  read_into(*plan, object.chunks[0].reads, staging.get());
+  read_into(*plan, object.aux_reads, aux.get());
+  const auto packed = [&](store::SharedScaleForm* form) {
+    const auto bytes = aligned_bytes(object.bytes);
+    REQUIRE(store::prepare_chunk({plan.get(), &object, 0, staging.get(), aux.get(), bytes.get(), nullptr, form}).ok());
+    return std::string(reinterpret_cast<const char*>(bytes.get()), object.bytes);
+  };
+  store::SharedScaleForm unknown{store::ScaleForm::unknown}, wide{store::ScaleForm::wide};
+  CHECK(packed(nullptr) == packed(&wide));
+  CHECK(packed(&unknown) != packed(&wide));
+  CHECK(unknown == store::ScaleForm::narrow);
+  CHECK(wide == store::ScaleForm::wide);
+}
+
 TEST_CASE("float weights, both ways round") {
   const int64_t k = 700, n = 901;
   const uint64_t bytes = uint64_t(k * n * 4);

@@ -108,6 +108,30 @@ TEST_CASE("an evicted object that is kept before its pages go is what it was") {
   CHECK(world.live() == World::kRounded);
 }
 
+TEST_CASE("the form of the scales belongs to the bytes that are there") {
+  using store::ScaleForm;
+  World world;
+  CHECK_FALSE(world.store->narrow(0));
+  arenas::Reservation first = world.reserve(World::kRounded);
+  world.store->begin(0, first);
+  CHECK(world.store->scale_form(0) == ScaleForm::unknown);
+  world.store->scale_form(0) = ScaleForm::narrow;
+  world.store->first_chunk(0);
+  world.store->publish(0);
+  CHECK(world.store->narrow(0));
+  CHECK_FALSE(world.store->narrow(1));
+  world.store->keep(0, world.store->evict(0));
+  CHECK(world.store->narrow(0));
+  world.store->evict(0).reset();
+  world.store->gone(0);
+  arenas::Reservation second = world.reserve(World::kRounded);
+  world.store->begin(0, second);
+  CHECK(world.store->scale_form(0) == ScaleForm::unknown);
+  CHECK_FALSE(world.store->narrow(0));
+  world.store->give_up(0).reset();
+  world.store->gone(0);
+}
+
 TEST_CASE("an abandoned or failed object gives its bytes back, and the next request is the next generation") {
   World world;
   for (const bool prepares : {false, true}) {

@@ -57,8 +57,8 @@ struct GatherNibbles4Arguments {
 // One phase; the arguments must outlive the call. Any thread.
 TiledCall gather_nibbles4_call(const GatherNibbles4Arguments& arguments);
 
-// The same rows out of a packed 4-bit weight (matmul.h) with scales packed as float32 and no fractions: row r of the
-// table is column r of B. One packed form so serves an embedding and a head that share their bytes. Gives the bits of
+// The same rows out of a packed 4-bit weight (matmul.h) whose zero points have no fractions: row r of the table is
+// column r of B. One packed form so serves an embedding and a head that share their bytes. Gives the bits of
 // gather_nibbles4_call.
 struct GatherPackedArguments {
   const PackedLayout* layout = nullptr;

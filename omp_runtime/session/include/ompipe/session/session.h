@@ -13,7 +13,8 @@
 
 namespace ompipe::session {
 
-// One prepared object, for the report.
+// One prepared object, for the report. `layout`: the key of what its bytes are in; before that is known, of what they
+// may be in.
 struct ObjectFigures {
   std::string key, name, source, layout, state;
   uint32_t generation = 0;

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "ompipe/plan/plan.h"
+#include "ompipe/store/scale_form.h"
 #include "ompipe/store/slice_hashes.h"
 
 namespace ompipe::store {
@@ -19,6 +20,9 @@ struct ChunkJob {
   std::byte* prepared =
       nullptr;  // the object's bytes; null: they are made elsewhere, of bytes that are only hashed here
   SliceHashes* hashes = nullptr;  // null: nothing is hashed (--verify never)
+  // The object's: the first chunk to come looks at the scales and says there in what form all are packed. Null: as they
+  // are, in the object's `layout`.
+  SharedScaleForm* scale_form = nullptr;
 };
 
 // Hashes the chunk's slices while they come into the cache, and its share of the aux sources' slices (slice j is chunk

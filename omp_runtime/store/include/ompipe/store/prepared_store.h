@@ -9,12 +9,14 @@
 #include "ompipe/device/arena.h"
 #include "ompipe/plan/plan.h"
 #include "ompipe/store/residency.h"
+#include "ompipe/store/scale_form.h"
 #include "ompipe/store/slice_hashes.h"
 
 namespace ompipe::store {
 
-// Thread rule: everything in the policy's serial context, but bytes(), which compute threads call for objects that are
-// resident and pinned, and writable() and hashes(), for chunks of an object that is being prepared.
+// Thread rule: everything in the policy's serial context, but bytes() and narrow(), which compute threads call for
+// objects that are resident and pinned, and writable(), hashes() and scale_form(), for chunks of an object that is
+// being prepared.
 class PreparedStore {
  public:
   // Fixes an address for every object of the plan that is the CPU's; no memory yet. `device`: where the others get
@@ -28,7 +30,8 @@ class PreparedStore {
   Residency state(plan::ObjectId object) const { return entries_[size_t(object)]->state; }
   uint32_t generation(plan::ObjectId object) const { return entries_[size_t(object)]->generation; }
 
-  // absent or failed to loading: takes the object's bytes out of `reservation` and starts the next generation.
+  // absent or failed to loading: takes the object's bytes out of `reservation` and starts the next generation, of whose
+  // scales nothing is known.
   void begin(plan::ObjectId object, arenas::Reservation& reservation);
   // loading to preparing.
   void first_chunk(plan::ObjectId object);
@@ -48,10 +51,16 @@ class PreparedStore {
   const std::byte* bytes(plan::ObjectId object) const {
     return entries_[size_t(object)]->published.load(std::memory_order_acquire);
   }
+  // Whether those bytes are in PreparedObject::narrow. Chunks decided it before the serial context learned of their end
+  // and published: the same order that shows a compute thread their bytes shows it this.
+  bool narrow(plan::ObjectId object) const {
+    return entries_[size_t(object)]->scale_form.load(std::memory_order_relaxed) == ScaleForm::narrow;
+  }
   // Of an object on the device, from begin on.
   const device::Memory& on_device(plan::ObjectId object) const { return entries_[size_t(object)]->device; }
   std::byte* writable(plan::ObjectId object) { return entries_[size_t(object)]->allocation.data(); }
   SliceHashes& hashes(plan::ObjectId object) { return entries_[size_t(object)]->hashes; }
+  SharedScaleForm& scale_form(plan::ObjectId object) { return entries_[size_t(object)]->scale_form; }
 
  private:
   struct Entry {
@@ -61,6 +70,7 @@ class PreparedStore {
     arenas::Allocation allocation;
     device::Memory device;
     std::atomic<const std::byte*> published{nullptr};
+    SharedScaleForm scale_form{ScaleForm::unknown};  // of this generation's bytes
     SliceHashes hashes;
   };
 
