@@ -12,7 +12,8 @@ namespace {
 // x.
 constexpr double kBytesPerNs = 12, kFloatOpsPerNs = 65, kIntOpsPerNs = 130, kDequantisedPerNs = 8, kQuantisedPerNs = 2;
 
-// A tile of one panel is no longer than that, so that the last ones finish together (decision 0187).
+// A tile of one panel, or of a block of panels, is no longer than that: the last ones finish together, and whoever
+// helps is free for something urgent.
 constexpr double kMaxPanelNs = 800'000;
 
 // A call that is shorter than so many tiles is cut into so many of them, but none shorter than that. One of many float
@@ -44,10 +45,13 @@ Tiling tiling_of(const PackedLayout& layout, int64_t m) {
   const MatMulSpec& spec = layout.spec;
   Tiling tiling;
   if (m < 1) return tiling;
-  const int64_t blocks = divide_up(m, most_rows(spec, layout.tuning));
+  const int64_t panels = divide_up(spec.n, panel_columns(spec));
+  int64_t blocks = divide_up(m, most_rows(spec, layout.tuning));
+  // Few panels are made up for by more blocks of rows, while these still share what is read.
+  if (!is_integer(spec))
+    blocks = std::max(blocks, std::min(divide_up(int64_t(kTilesOfBlocks), panels), m / kBlockedRows));
   tiling.rows = blocks == 1 ? m : divide_up(divide_up(m, blocks), kRowsPerTile) * kRowsPerTile;
   tiling.row_blocks = divide_up(m, tiling.rows);
-  const int64_t panels = divide_up(spec.n, panel_columns(spec));
   // The micro-kernels take 4 panels at once with one row, 2 with few, or if registers hold 16 columns.
   const bool wide = layout.isa == Isa::avx512 || layout.isa == Isa::avx512_vnni;
   const int64_t step = tiling.rows == 1 ? 4 : tiling.rows <= 3 || wide ? 2 : 1;
@@ -57,7 +61,8 @@ Tiling tiling_of(const PackedLayout& layout, int64_t m) {
   double tile_ns =
       std::min(std::max(all_ns / kTilesOfShortCall, kMinTileNs), 1e3 * static_cast<double>(layout.tuning.tile_us));
   if (!is_integer(spec) && tiling.rows >= kBlockedRows) {
-    tile_ns = std::max(tile_ns, std::min(all_ns / kTilesOfBlocks, kBlockPanels * panel_ns(spec, tiling.rows)));
+    const double block_ns = std::min(kBlockPanels * panel_ns(spec, tiling.rows), kMaxPanelNs);
+    tile_ns = std::max(tile_ns, std::min(all_ns / kTilesOfBlocks, block_ns));
   }
   // Equal tiles, so that callers who take as many end together.
   const int64_t tiles = divide_up(steps, std::clamp<int64_t>(static_cast<int64_t>(tile_ns / step_ns + 0.5), 1, steps));
@@ -124,7 +129,7 @@ TiledCall matmul_call(const MatMulArgs& args) {
                               : std::array<int64_t, kMaxPhases>{tiles};
   call.tile_scratch_bytes = (is_integer(spec) ? 1 : kBlockPanels) * tuning.rows * kPanelColumns * sizeof(float) +
                             (spec.format == WeightFormat::nbits && !is_integer(spec)
-                                 ? kStripPanels * tuning.strip_k * kPanelColumns * sizeof(float)
+                                 ? kStripPanels * strip_floats(*args.layout) * sizeof(float)
                                  : 0);
   const double prepare_ns = prepares ? static_cast<double>(args.m * spec.k) / kQuantisedPerNs : 0;
   call.predicted_ns = prepare_ns + panel_ns(spec, args.m) * static_cast<double>(divide_up(spec.n, panel_columns(spec)));

@@ -79,10 +79,14 @@ inline int next_rows(int64_t rows, int most = kRowsPerTile) {
   return static_cast<int>(divide_up(rows, parts));
 }
 
-// k is cut into equal strips of at most `most`, which are multiples of 32.
+// k is cut into as few equal strips as can be, of at most `most`. Both are multiples of kMostUnit, but for a strip that
+// is all of k.
 inline int64_t strip_length(int64_t k, int64_t most) {
-  constexpr int64_t kStep = 32;
-  return k <= most ? k : divide_up(divide_up(k, divide_up(k, most)), kStep) * kStep;
+  return k <= most ? k : divide_up(divide_up(k, divide_up(k, most)), kMostUnit) * kMostUnit;
+}
+// Of one panel's part of a strip of dequantised weights, whole units.
+inline int64_t strip_floats(const PackedLayout& layout) {
+  return divide_up(strip_length(layout.spec.k, layout.tuning.strip_k), kMostUnit) * kMostUnit * kPanelColumns;
 }
 
 // One of `parts` parts of the rows [begin, end) of a row block, for the phase that prepares A.

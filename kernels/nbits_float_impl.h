@@ -34,19 +34,20 @@ void dequantise_unit(const std::byte* quants, int64_t other, typename V::Floats 
 }
 
 // Elements [k_begin, k_end) of a register's groups, as far as their blocks go, into `strip`. k_begin is a multiple of
-// the unit.
+// the unit. Fetches what lies `ahead` bytes on.
 template <class V>
 void dequantise_strip(const MatMulSpec& spec, const GroupRecord& record, const std::byte* group, int64_t other,
-                      int64_t k_begin, int64_t k_end, float* strip) {
+                      int64_t k_begin, int64_t k_end, float* strip, int64_t ahead) {
   const int64_t padded_k = blocks_of(spec) * spec.block, stop = k_end < padded_k ? k_end : padded_k;
   const std::byte* at = group + k_begin / spec.block * record.bytes;
   with_format(spec, [&]<int bits, int unit>() {
-    // What comes next is fetched on the way: these groups' next strip, or, where a strip is all of k, the next group.
-    const int64_t ahead = (k_end - k_begin) / spec.block * record.bytes;
     int64_t inside = k_begin % spec.block;
     for (int64_t k = k_begin; k < stop; k += unit, strip += unit * kPanelColumns) {
       const std::byte* quants = at + record.quants_at + inside * bits;
-      for (int line = 0; line <= unit * bits; line += 64) V::prefetch(quants + ahead + line);
+      for (int line = 0; line <= unit * bits; line += 64) {
+        V::prefetch(quants + ahead + line);
+        if constexpr (kGroupsPerRegister<V> == 2) V::prefetch(quants + ahead + other + line);
+      }
       dequantise_unit<V, bits, unit>(quants, other, load_scales<V>(at, other, spec),
                                      load_zero_points<V>(at + record.zero_points_at, other, spec), strip);
       inside += unit;
@@ -63,15 +64,18 @@ void multiply_strips(const MatMulArgs& args, const GroupRecord& record, const Fl
                      int64_t count, int64_t panel, int panels, float* strips, const Sums& sums) {
   const MatMulSpec& spec = args.layout->spec;
   const int64_t group_bytes = blocks_of(spec) * record.bytes, groups = divide_up(spec.n, kGroupColumns);
-  const int64_t strip_floats = args.layout->tuning.strip_k * kPanelColumns;
+  const int64_t panel_floats = strip_floats(*args.layout);
+  // What comes next: the same groups' next strip, or, where a strip is all of k, the next register's groups.
+  const int64_t ahead =
+      count < spec.k ? divide_up(count, spec.block) * record.bytes : kGroupsPerRegister<V> * group_bytes;
   for (int64_t g = 0; g < 2 * panels; g += kGroupsPerRegister<V>) {
-    float* strip = strips + g / 2 * strip_floats + g % 2 * kGroupColumns;
+    float* strip = strips + g / 2 * panel_floats + g % 2 * kGroupColumns;
     // A last panel of one group: its other half repeats that group and is never written out.
     const int64_t group = 2 * panel + g < groups ? 2 * panel + g : groups - 1;
     const int64_t other = group + 1 < groups ? group_bytes : 0;
-    dequantise_strip<V>(spec, record, args.packed + group * group_bytes, other, k, k + count, strip);
+    dequantise_strip<V>(spec, record, args.packed + group * group_bytes, other, k, k + count, strip, ahead);
   }
-  multiply_panels<V>(a, rows, k, count, panels, strips, strip_floats, sums, nullptr);
+  multiply_panels<V>(a, rows, k, count, panels, strips, panel_floats, sums, nullptr);
 }
 
 // acc[g][r][0..lanes) = row r of a * what register g holds of B. Registers' groups lie `stride` bytes apart: memory
@@ -115,7 +119,7 @@ void multiply_in_registers(const MatMulSpec& spec, const GroupRecord& record, co
   }
   for (int g = 0; g < registers && k < spec.k; ++g) {
     float strip[kMostUnit * kPanelColumns];
-    dequantise_strip<V>(spec, record, b + g * stride, other, k, k + unit, strip);
+    dequantise_strip<V>(spec, record, b + g * stride, other, k, k + unit, strip, 0);
     for (int64_t i = k; i < spec.k; ++i) {
       for (int r = 0; r < rows; ++r) {
         const auto weights = V::load(strip + (i - k) * kPanelColumns);
@@ -158,7 +162,7 @@ void nbits_float_tile(const MatMulArgs& args, const TileRange& tile, std::byte* 
   const FloatRows a = float_rows<V>(args, tile.row_begin);
   const int64_t strip_k = strip_length(k, args.layout->tuning.strip_k);
   float* strips = reinterpret_cast<float*>(scratch);
-  float* acc = strips + kStripPanels * args.layout->tuning.strip_k * kPanelColumns;
+  float* acc = strips + kStripPanels * strip_floats(*args.layout);
   if (!a.packed) return nbits_few_rows_tile<V>(args, a, tile, acc);
   const GroupRecord record = group_record(args.layout->spec);
   const int most = panels_at_once<V>(rows) < kStripPanels ? panels_at_once<V>(rows) : kStripPanels;

@@ -35,7 +35,11 @@ const Field* field_of(std::string_view name) {
 
 Tuning tuning_for(int64_t l2_bytes) {
   Tuning tuning;
-  if (l2_bytes > 0) tuning.quantised_bytes = std::clamp<int64_t>(l2_bytes / 2, 64 << 10, 1 << 30);
+  if (l2_bytes <= 0) return tuning;
+  tuning.quantised_bytes = std::clamp<int64_t>(l2_bytes / 2, 64 << 10, 1 << 30);
+  // 16 columns of a strip take at most 5/16 of L2.
+  constexpr int64_t kBytesOfK = 64;
+  tuning.strip_k = std::clamp<int64_t>(l2_bytes * 5 / 16 / kBytesOfK / 32 * 32, 256, tuning.strip_k);
   return tuning;
 }
 

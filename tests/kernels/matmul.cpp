@@ -143,12 +143,25 @@ TEST_CASE("many rows and many tiles, in any order of tiles") {
   }
 }
 
-TEST_CASE("rows around blocks of panels and of rows, K past a strip") {
+TEST_CASE("rows around blocks of panels and of rows") {
   for (MatMulSpec spec : {MatMulSpec{.format = WeightFormat::f32, .k = 520, .n = 70},
                           MatMulSpec{.format = WeightFormat::bf16, .k = 520, .n = 70, .trans_b = true},
                           MatMulSpec{.format = WeightFormat::nbits, .k = 520, .n = 70, .accuracy_level = 0}}) {
     CAPTURE(static_cast<int>(spec.format));
     check_all(spec, {23, 24, 25, 169, 170, 193});
+  }
+}
+
+TEST_CASE("K around the length of a strip") {
+  const int64_t strip = Tuning().strip_k;
+  for (const int64_t k : {strip, strip + 1, 2 * strip + 33}) {
+    for (MatMulSpec spec : {MatMulSpec{.format = WeightFormat::f32, .k = k, .n = 21},
+                            MatMulSpec{.format = WeightFormat::nbits, .k = k, .n = 32, .block = 16},
+                            MatMulSpec{.format = WeightFormat::nbits, .k = k, .n = 21, .block = 256}}) {
+      CAPTURE(spec.k);
+      CAPTURE(spec.block);
+      check_all(spec, {4, 25});
+    }
   }
 }
 
@@ -207,10 +220,12 @@ TEST_CASE("alpha, beta and C with each broadcast, and a bias") {
   struct Broadcast {
     int64_t row_stride, column_stride;
   };
+  const int64_t two_strips = Tuning().strip_k + 5;
   for (MatMulSpec spec :
        {MatMulSpec{.format = WeightFormat::f32, .k = 30, .n = n},
         MatMulSpec{.format = WeightFormat::nbits, .k = 30, .n = n, .block = 32, .accuracy_level = 0},
-        MatMulSpec{.format = WeightFormat::nbits, .k = 30, .n = n, .block = 32, .accuracy_level = 4}}) {
+        MatMulSpec{.format = WeightFormat::nbits, .k = 30, .n = n, .block = 32, .accuracy_level = 4},
+        MatMulSpec{.format = WeightFormat::nbits, .k = two_strips, .n = n, .block = 32, .accuracy_level = 0}}) {
     const Weights weights = make_weights(spec, 14);
     const Product product(weights, m, 15);
     const std::vector<float> plain = product.compute(Isa::scalar);

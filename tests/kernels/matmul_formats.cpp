@@ -63,8 +63,8 @@ struct Operands {
 
 // out[m, N + 2], in bytes; what the kernels must not touch stays 0x5a.
 std::vector<std::byte> compute(const Weights& weights, const Operands& operands, Isa isa, bool with_bias,
-                               Order order = Order::forward) {
-  const PackedLayout layout = make_layout(weights.spec, isa).value();
+                               Order order = Order::forward, const Tuning& tuning = {}) {
+  const PackedLayout layout = make_layout(weights.spec, isa, tuning).value();
   const Buffer packed = pack(layout, weights);
   const int64_t bytes = int64_t(element_bytes(operands.type)), n = weights.spec.n;
   std::vector<std::byte> out(operands.m * (n + 2) * bytes, std::byte{0x5a});
@@ -174,6 +174,8 @@ int count_wrong(const MatMulSpec& spec, const Operands& operands, const std::vec
   return wrong;
 }
 
+constexpr Tuning kShortStrips = {.rows = 24, .strip_k = 64};
+
 void check(const MatMulSpec& spec, ElementType type, std::initializer_list<int64_t> rows, bool with_bias) {
   CAPTURE(static_cast<int>(spec.format));
   CAPTURE(spec.bits);
@@ -190,6 +192,9 @@ void check(const MatMulSpec& spec, ElementType type, std::initializer_list<int64
     for (Isa isa : isas()) {
       CAPTURE(isa_name(isa));
       CHECK(count_wrong(spec, operands, compute(weights, operands, isa, with_bias), expected) == 0);
+      if (spec.k <= kShortStrips.strip_k) continue;
+      const auto in_strips = compute(weights, operands, isa, with_bias, Order::forward, kShortStrips);
+      CHECK(count_wrong(spec, operands, in_strips, expected) == 0);
     }
   }
 }

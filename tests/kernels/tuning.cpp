@@ -123,9 +123,28 @@ TEST_CASE("fields are listed, and read as they were set") {
   CHECK_FALSE(tuning_value(tuning, "columns").has_value());
 }
 
-TEST_CASE("the profile keeps quantised rows in half of L2") {
+TEST_CASE("the profile keeps quantised rows in half of L2, and shortens strips where it is small") {
   CHECK(tuning_for(1 << 20).quantised_bytes == 512 << 10);
   CHECK(tuning_for(0).quantised_bytes == Tuning().quantised_bytes);
+  CHECK(tuning_for(256 << 10).strip_k == 1280);
+  for (const int64_t l2_bytes : {int64_t{0}, int64_t{512} << 10, int64_t{2} << 20}) {
+    CHECK(tuning_for(l2_bytes).strip_k == Tuning().strip_k);
+  }
+  for (const int64_t l2_bytes : {int64_t{1}, int64_t{100'000}, int64_t{1} << 40}) {
+    CHECK(tuning_error(tuning_for(l2_bytes)) == nullptr);
+  }
+}
+
+TEST_CASE("few columns are made up for by more blocks of rows") {
+  MatMulSpec spec;
+  spec.k = 8192;
+  for (const int64_t n : {64, 128, 896, 4096}) {
+    spec.n = n;
+    for (const WeightFormat format : {WeightFormat::f32, WeightFormat::nbits}) {
+      spec.format = format;
+      CHECK(tiles(spec, 768, Tuning()) >= 32);
+    }
+  }
 }
 
 TEST_SUITE_END();

@@ -58,6 +58,14 @@ MatMulSpec draw_spec(Input& input) {
   return spec;
 }
 
+// Strips that these K are cut into, and small blocks of rows.
+Tuning draw_tuning(Input& input) {
+  Tuning tuning;
+  tuning.strip_k = 64 + 32 * int64_t(input.byte() % 24);
+  tuning.rows = 24 + 6 * int64_t(input.byte() % 29);
+  return tuning;
+}
+
 // At kAlignmentBytes, of exactly these bytes: what lies behind belongs to nobody, which a sanitizer sees.
 class Aligned {
  public:
@@ -171,7 +179,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input input(data, size);
   const MatMulSpec spec = draw_spec(input);
   const bool supported = unsupported_reason(spec) == nullptr;
-  const std::optional<PackedLayout> scalar = make_layout(spec, Isa::scalar), best = make_layout(spec, best_isa());
+  const Tuning tuning = draw_tuning(input);
+  const std::optional<PackedLayout> scalar = make_layout(spec, Isa::scalar),
+                                    best = make_layout(spec, best_isa(), tuning);
   demand(scalar.has_value() == supported && best.has_value() == supported);
   if (!supported) return 0;
   demand(layout_key(*scalar) == layout_key(*best) && scalar->packed_bytes == best->packed_bytes);

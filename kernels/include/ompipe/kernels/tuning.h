@@ -17,7 +17,8 @@ struct Tuning {
                            // most; k is cut into equal strips
 };
 
-// The profile of CPUs with that much L2: half of it holds quantised rows. 0 bytes: unknown, the defaults.
+// The profile of CPUs with that much L2: half of it holds quantised rows, 5/16 a strip of 16 columns, if that is less
+// than the default. 0 bytes: unknown, the defaults.
 Tuning tuning_for(int64_t l2_bytes);
 
 // tuning_for with this CPU's L2. Asks the C library once per process; any thread.
