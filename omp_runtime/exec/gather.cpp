@@ -50,27 +50,29 @@ namespace {
 
 // From a packed weight that a MatMulNBits shares: out of its packed form, or out of the rows that were read instead.
 Status run_packed_rows(NodeContext& node) {
-  const kernels::PackedLayout& layout = node.layout(0);
+  const kernels::MatMulSpec& spec = node.object(0).layout.spec;
   const auto indices = indices_of(node);
   if (!indices) return indices.error();
-  if (auto error = check_indices(node, *indices, layout.spec.n)) return *error;
+  if (auto error = check_indices(node, *indices, spec.n)) return *error;
   const int64_t columns = node.out(0).dim(-1);
   float* const output = node.out(0).write<float>();
   if (const std::byte* nibbles = node.rows(0, 0)) {
     kernels::GatherNibbles4Arguments arguments;
     arguments.table.nibbles = reinterpret_cast<const uint8_t*>(nibbles);
     arguments.table.scales = reinterpret_cast<const float*>(node.rows(0, 1));
-    if (layout.spec.zero_points == kernels::ZeroPoints::packed) {
+    if (spec.zero_points == kernels::ZeroPoints::packed) {
       arguments.table.zero_points = reinterpret_cast<const uint8_t*>(node.rows(0, 2));
     }
     arguments.output = output;
     arguments.indices = *indices;
-    arguments.rows = layout.spec.n;
+    arguments.rows = spec.n;
     arguments.columns = columns;
-    arguments.block = layout.spec.block;
+    arguments.block = spec.block;
     node.run(kernels::gather_nibbles4_call(arguments));
   } else {
-    const kernels::GatherPackedArguments arguments{&layout, node.packed(0), output, *indices, columns};
+    const std::byte* const packed = node.packed(0);
+    const kernels::PackedLayout& layout = node.layout(0);
+    const kernels::GatherPackedArguments arguments{&layout, packed, output, *indices, columns};
     node.run(kernels::gather_packed_call(arguments));
   }
   return ok_status();

@@ -61,8 +61,8 @@ Status run_packed(NodeContext& node, bool transposed, kernels::MatMulArgs& argum
   if (!rows) return rows.error();
   const DenseRows& a = *rows;
   arguments.type = *type;
-  arguments.layout = &node.layout(1);
   arguments.packed = node.packed(1);
+  arguments.layout = &node.layout(1);
   if (a.columns != arguments.layout->spec.k) return node.failed("its first input has not K columns");
   arguments.m = a.rows;
   arguments.a = a.data;

@@ -11,8 +11,8 @@ Status run_matmul_integer(NodeContext& node) {
   if (!node.is_packed(1)) return node.failed("B isn't a constant matrix");
   const Tensor& a = node.in(0);
   kernels::MatMulIntegerArgs arguments;
-  arguments.layout = &node.layout(1);
   arguments.packed = node.packed(1);
+  arguments.layout = &node.layout(1);
   const kernels::MatMulSpec& spec = arguments.layout->spec;
   if (a.rank() == 0 || a.dim(-1) != spec.k) return node.failed("its first input has not K columns");
   arguments.m = a.elements() / std::max<int64_t>(spec.k, 1);

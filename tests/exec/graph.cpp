@@ -11,6 +11,11 @@ using model::kNone;
 using model::ValueId;
 using model::ValueSource;
 
+bool MemoryObjects::narrow(plan::ObjectId object) const {
+  CHECK(std::exchange(asked_, plan::kNone) == object);
+  return false;
+}
+
 std::shared_ptr<std::byte> MemoryObjects::allocate(uint64_t bytes) {
   auto* data = static_cast<std::byte*>(::operator new(std::max<uint64_t>(bytes, 1), std::align_val_t(64)));
   std::memset(data, 0xFF, bytes);

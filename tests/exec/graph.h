@@ -43,13 +43,20 @@ struct DTypeOf<bool> {
 
 using Ids = std::vector<model::ValueId>;
 
-// Every object of a plan, prepared at once.
+// Every object of a plan, prepared at once, in its own layout. Fails a test that asks for a layout before the bytes.
 class MemoryObjects : public ObjectTable {
  public:
-  const std::byte* bytes(plan::ObjectId object) const override { return objects[size_t(object)].get(); }
+  const std::byte* bytes(plan::ObjectId object) const override {
+    asked_ = object;
+    return objects[size_t(object)].get();
+  }
+  bool narrow(plan::ObjectId object) const override;
   // Aligned at 64.
   static std::shared_ptr<std::byte> allocate(uint64_t bytes);
   std::vector<std::shared_ptr<std::byte>> objects;
+
+ private:
+  mutable plan::ObjectId asked_ = plan::kNone;
 };
 
 class Graph {

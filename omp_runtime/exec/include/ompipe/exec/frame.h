@@ -22,8 +22,9 @@ class ObjectTable {
   virtual ~ObjectTable() = default;
   // Of an object that is resident.
   virtual const std::byte* bytes(plan::ObjectId object) const = 0;
-  // Whether these bytes are in the object's narrow layout; a table that packs all as they are has none.
-  virtual bool narrow(plan::ObjectId) const { return false; }
+  // Whether these bytes are in the object's narrow layout. Asked after bytes(), by the same thread: what shows it the
+  // bytes shows it this.
+  virtual bool narrow(plan::ObjectId object) const = 0;
   // Where the object's source of that index lies in the file's form, with the rows that the segment looks at in their
   // places (recipe `rows`). Null: the object is there as a whole.
   virtual const std::byte* rows(plan::ObjectId, size_t /*source*/) const { return nullptr; }

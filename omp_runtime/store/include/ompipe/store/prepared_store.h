@@ -52,7 +52,7 @@ class PreparedStore {
     return entries_[size_t(object)]->published.load(std::memory_order_acquire);
   }
   // Whether those bytes are in PreparedObject::narrow. Chunks decided it before the serial context learned of their end
-  // and published: the same order that shows a compute thread their bytes shows it this.
+  // and published: a compute thread that called bytes() first sees it as it sees the bytes. No acquire of its own.
   bool narrow(plan::ObjectId object) const {
     return entries_[size_t(object)]->scale_form.load(std::memory_order_relaxed) == ScaleForm::narrow;
   }
