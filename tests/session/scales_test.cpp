@@ -12,8 +12,16 @@ namespace {
 using model::DType;
 using test::int_attr;
 
-constexpr int64_t kK = 512, kN = 8200, kBlocks = kK / 32, kRows = 2;  // 2 MiB and a bit of 4-bit elements
-constexpr uint64_t kChunkBytes = 1u << 20;
+constexpr int64_t kK = 512, kN = 12296, kBlocks = kK / 32, kRows = 2;  // 3 MiB and a bit of 4-bit elements
+constexpr uint64_t kMiB = 1u << 20, kElementBytes = kN * kK / 2, kScaleBytes = kN * kBlocks * sizeof(float);
+
+// Smaller weights, one chunk each.
+struct Format {
+  int64_t bits, block;
+  int level;
+};
+constexpr Format kFormats[] = {{2, 64, 4}, {2, 16, 0}, {8, 16, 4}, {8, 128, 0}};
+constexpr int64_t kFormatN = 40, kWeights = 2 + int64_t(std::size(kFormats));
 
 std::string noise(int64_t bytes, uint32_t random) {
   std::string result;
@@ -27,9 +35,9 @@ std::string noise(int64_t bytes, uint32_t random) {
 float scale(int64_t i) { return float(i * 7 % 2047 - 1000) / 65536; }
 
 // Each a float16; the last one, of the last row's last block, isn't if `inexact`.
-std::string scales(bool inexact) {
+std::string scales(int64_t count, bool inexact) {
   Floats values;
-  for (int64_t i = 0; i < kN * kBlocks; ++i) values.push_back(scale(i));
+  for (int64_t i = 0; i < count; ++i) values.push_back(scale(i));
   if (inexact) values.back() = 0.1F;
   return test::f32_bytes(values);
 }
@@ -39,39 +47,53 @@ test::Tensor external(const std::string& name, std::vector<int64_t> dims) {
           .dtype = DType::u8,
           .dims = std::move(dims),
           .form = test::Form::external,
-          .external = {{"location", "weights.bin"}, {"offset", "0"}, {"length", std::to_string(kN * kK / 2)}}};
+          .external = {{"location", "weights.bin"}, {"offset", "0"}, {"length", std::to_string(kElementBytes)}}};
 }
 
 const std::string& elements() {
-  static const std::string bytes = noise(kN * kK / 2, 1);
+  static const std::string bytes = noise(kElementBytes, 1);
   return bytes;
 }
 
-// Products of "x" at level 0 with zero points and at level 4 without; the latter's bytes are a table, too.
+// Rows of a table; products of "x" at level 0 with zero points, in other formats, and at level 4 by the table's bytes.
+// There are too many weights for one segment, so the first reads rows, and the last the whole table for the head.
 std::string write_model(const test::TempFolder& folder, bool inexact) {
   folder.write("weights.bin", elements());
   test::ModelSpec spec;
   spec.inputs = {{"x", DType::f32, {"m", std::to_string(kK)}}, {"ids", DType::i64, {"n"}}};
   spec.initializers = {
-      {.name = "b", .dtype = DType::u8, .dims = {kN, kBlocks, 16}, .raw = noise(kN * kK / 2, 2)},
+      {.name = "b", .dtype = DType::u8, .dims = {kN, kBlocks, 16}, .raw = noise(kElementBytes, 2)},
       {.name = "zeros", .dtype = DType::u8, .dims = {kN, kBlocks / 2}, .raw = noise(kN * kBlocks / 2, 3)},
       external("head", {kN, kBlocks, 16}),
       external("table", {kN, kK / 2}),
-      {.name = "scales", .dims = {kN, kBlocks}, .raw = scales(inexact)}};
-  const auto product = [&](std::vector<std::string> inputs, const std::string& output, int level) {
-    spec.nodes.push_back({"MatMulNBits",
-                          std::move(inputs),
-                          {output},
-                          {int_attr("K", kK), int_attr("N", kN), int_attr("bits", 4), int_attr("block_size", 32),
-                           int_attr("accuracy_level", level)},
-                          "com.microsoft",
-                          output});
+      {.name = "scales", .dims = {kN, kBlocks}, .raw = scales(kN * kBlocks, inexact)}};
+  const auto output = [&](test::NodeSpec node) {
+    spec.outputs.push_back({node.outputs[0], DType::f32, {}, false});
+    spec.nodes.push_back(std::move(node));
   };
-  product({"x", "b", "scales", "zeros"}, "level0", 0);
-  product({"x", "head", "scales"}, "level4", 4);
-  spec.nodes.push_back(
-      {"GatherBlockQuantized", {"table", "ids", "scales"}, {"rows"}, {int_attr("block_size", 32)}, "com.microsoft"});
-  for (const char* name : {"level0", "level4", "rows"}) spec.outputs.push_back({name, DType::f32, {}, false});
+  const auto product = [&](std::vector<std::string> inputs, const std::string& name, int64_t n, const Format& format) {
+    output({"MatMulNBits",
+            std::move(inputs),
+            {name},
+            {int_attr("K", kK), int_attr("N", n), int_attr("bits", format.bits), int_attr("block_size", format.block),
+             int_attr("accuracy_level", format.level)},
+            "com.microsoft",
+            name});
+  };
+  output({"GatherBlockQuantized", {"table", "ids", "scales"}, {"rows"}, {int_attr("block_size", 32)}, "com.microsoft"});
+  product({"x", "b", "scales", "zeros"}, "level0", kN, {4, 32, 0});
+  for (const Format& format : kFormats) {
+    const std::string name = "bits" + std::to_string(format.bits) + "block" + std::to_string(format.block);
+    const int64_t blocks = kK / format.block, bytes = format.block * format.bits / 8;
+    spec.initializers.push_back({.name = name + ".b",
+                                 .dtype = DType::u8,
+                                 .dims = {kFormatN, blocks, bytes},
+                                 .raw = noise(kFormatN * blocks * bytes, uint32_t(format.block))});
+    spec.initializers.push_back(
+        {.name = name + ".scales", .dims = {kFormatN, blocks}, .raw = scales(kFormatN * blocks, inexact)});
+    product({"x", name + ".b", name + ".scales"}, name, kFormatN, format);
+  }
+  product({"x", "head", "scales"}, "level4", kN, {4, 32, 4});
   return folder.write("model.onnx", test::model_bytes(spec));
 }
 
@@ -82,22 +104,25 @@ exec::NamedTensor input(const std::string& name, DType dtype, std::vector<int64_
   return {name, {exec::make_tensor(dtype, dims, bytes), std::move(held)}};
 }
 
-const Tokens kIds{3, 0, kN - 2, 4097};
+const Tokens kIds{3, 0, kN - 2, 17};  // none in the table's second and third MiB
 
-// The last block of "x" is 0 and the last row isn't gathered, so that the inexact scale doesn't show.
+// The last block of "x" is 0, at every size, and the last row isn't gathered, so that the inexact scale doesn't show.
 exec::RuntimeContext inputs() {
   Floats x(size_t(kRows * kK));
-  for (int64_t i = 0; i < kRows * kK; ++i) x[size_t(i)] = i % kK < kK - 32 ? float(i * 37 % 101 - 50) / 64 : 0.0F;
+  for (int64_t i = 0; i < kRows * kK; ++i) x[size_t(i)] = i % kK < kK - 128 ? float(i * 37 % 101 - 50) / 64 : 0.0F;
   exec::RuntimeContext context;
   context.inputs = {input("x", DType::f32, {kRows, kK}, std::move(x)),
                     input("ids", DType::i64, {int64_t(kIds.size())}, kIds)};
   return context;
 }
 
-std::vector<Floats> outputs_of(RuntimeSession& session) {
+// Of a run that must be hot, or must not.
+std::vector<Floats> outputs_of(RuntimeSession& session, bool hot) {
   exec::RuntimeContext context = inputs();
-  const Status status = session.Run(context);
+  const ExecutionHandle handle = session.RunAsync(context);
+  const Status status = handle.Wait();
   REQUIRE_MESSAGE(status.ok(), (status.ok() ? "" : status.error().message()));
+  CHECK(handle.diagnostics().hot == hot);
   std::vector<Floats> outputs;
   for (const exec::NamedTensor& output : context.outputs) {
     const float* const data = output.tensor.view.read<float>();
@@ -120,8 +145,8 @@ const std::vector<Floats>& expected() {
     const test::TempFolder folder;
     Rig rig({.scheduler = "sequential"});
     RuntimeSession& session = rig.open({}, write_model(folder, true));
-    outputs = outputs_of(session);
-    REQUIRE(packed_with(session, "s32") == 2);
+    outputs = outputs_of(session, false);
+    REQUIRE(packed_with(session, "s32") == kWeights);
   }
   return outputs;
 }
@@ -131,7 +156,7 @@ const std::vector<Floats>& expected() {
 TEST_SUITE_BEGIN("scales");
 
 TEST_CASE("what is gathered with wide scales are the table's elements") {
-  const Floats& rows = expected().at(2);
+  const Floats& rows = expected().at(0);
   REQUIRE(rows.size() == kIds.size() * size_t(kK));
   for (size_t i = 0; i < rows.size(); ++i) {
     const int64_t at = kIds[i / size_t(kK)] * kK + int64_t(i) % kK;
@@ -148,16 +173,40 @@ TEST_CASE("scales are packed as float16 where all are, else wide: the same bits,
       CAPTURE(inexact);
       CAPTURE(scheduler);
       Rig rig({.scheduler = scheduler, .threads = 4});
-      RuntimeSession& session = rig.open({.chunk_bytes = kChunkBytes}, path);
-      REQUIRE(session.plan().objects[0].chunks.size() == 3);
+      RuntimeSession& session = rig.open({.chunk_bytes = kMiB}, path);
+      REQUIRE(session.plan().objects[0].chunks.size() == 4);
       for (int round = 0; round < 3; ++round) {
-        CHECK(packed_with(session, "s32or16") == 2);
-        CHECK((outputs_of(session) == expected()));
-        CHECK(packed_with(session, "s32to16") == (inexact ? 0 : 2));
-        CHECK(packed_with(session, "s32") == (inexact ? 2 : 0));
-        CHECK((outputs_of(session) == expected()));
+        CHECK(packed_with(session, "s32or16") == kWeights);
+        CHECK((outputs_of(session, false) == expected()));
+        CHECK(packed_with(session, "s32to16") == (inexact ? 0 : kWeights));
+        CHECK(packed_with(session, "s32") == (inexact ? kWeights : 0));
+        CHECK((outputs_of(session, true) == expected()));
         REQUIRE(session.EvictAll().ok());
       }
+    }
+  }
+}
+
+TEST_CASE("rows that are read while their table is absent, and rows out of its packed form: the same bits") {
+  for (const bool inexact : {false, true}) {
+    const test::TempFolder folder;
+    const std::string path = write_model(folder, inexact);
+    for (const char* scheduler : {"sequential", "omp-tasks"}) {
+      CAPTURE(inexact);
+      CAPTURE(scheduler);
+      Watcher watcher;
+      Rig rig({.scheduler = scheduler, .threads = 4, .observer = &watcher});
+      RuntimeSession& session = rig.open({.mode = Mode::on_demand, .verify = Verify::never}, path);
+      CHECK((outputs_of(session, false) == expected()));
+      uint64_t bytes = 0;  // of the table and its scales: the rows' slices, then the whole for the head
+      for (const Seen& seen : watcher.seen()) {
+        if (seen.kind == TaskKind::read && seen.object == 0) bytes += seen.bytes;
+      }
+      CHECK(bytes == (kElementBytes - 2 * kMiB + kScaleBytes) + (kElementBytes + kScaleBytes));
+      CHECK(packed_with(session, inexact ? "s32" : "s32to16") == kWeights);
+      CHECK((outputs_of(session, true) == expected()));
+      REQUIRE(session.EvictAll().ok());
+      CHECK((outputs_of(session, false) == expected()));
     }
   }
 }

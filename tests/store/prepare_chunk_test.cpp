@@ -100,19 +100,37 @@ TEST_CASE("scales that are all float16 are packed so, from whatever chunk comes 
 }
 
 TEST_CASE("who keeps no form of the scales has them wide, and an answer that is there isn't looked for again") {
-  const PlanPointer plan = plan_of(nbits_model(64, 40, false));  // scales of zeros: float16 all
+  const int64_t k = 64, n = 40, blocks = k / 32;
+  const std::string b = noise(size_t(n * k / 2), 12);
+  std::vector<float> scales;
+  for (int64_t i = 0; i < n * blocks; ++i) scales.push_back(float(i + 1) / 64);  // float16 all
+  ModelSpec spec = nbits_model(k, n, false);
+  spec.initializers[0].raw = b;
+  spec.initializers[1].raw = f32_bytes(scales);
+  const PlanPointer plan = plan_of(spec);
   const PreparedObject& object = plan->objects[0];
+  const auto text = [&](const std::shared_ptr<std::byte>& bytes) {
+    return std::string(reinterpret_cast<const char*>(bytes.get()), object.bytes);
+  };
+  const auto expected = [&](const kernels::PackedLayout& layout) {
+    const auto bytes = aligned_bytes(object.bytes);
+    kernels::pack_range(layout, {bytes_of(b, 0, b.size()).data(), std::as_bytes(std::span(scales)).data()}, 0,
+                        int64_t(b.size()), bytes.get());
+    return text(bytes);
+  };
   const auto staging = aligned_bytes(object.chunk_staging_bytes), aux = aligned_bytes(object.aux_staging_bytes);
   read_into(*plan, object.chunks[0].reads, staging.get());
   read_into(*plan, object.aux_reads, aux.get());
   const auto packed = [&](store::SharedScaleForm* form) {
     const auto bytes = aligned_bytes(object.bytes);
     REQUIRE(store::prepare_chunk({plan.get(), &object, 0, staging.get(), aux.get(), bytes.get(), nullptr, form}).ok());
-    return std::string(reinterpret_cast<const char*>(bytes.get()), object.bytes);
+    return text(bytes);
   };
   store::SharedScaleForm unknown{store::ScaleForm::unknown}, wide{store::ScaleForm::wide};
-  CHECK(packed(nullptr) == packed(&wide));
-  CHECK(packed(&unknown) != packed(&wide));
+  // Strings of bytes are not for a message.
+  CHECK((packed(nullptr) == expected(object.layout)));
+  CHECK((packed(&wide) == expected(object.layout)));
+  CHECK((packed(&unknown) == expected(*object.narrow)));
   CHECK(unknown == store::ScaleForm::narrow);
   CHECK(wide == store::ScaleForm::wide);
 }
