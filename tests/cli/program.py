@@ -94,6 +94,17 @@ class Program(ProgramTest):
         self.assertLessEqual({"read", "prepack", "segment"}, kinds)
         self.assertEqual(sorted(os.listdir(self.directory)), ["report.json", "trace.json"])
 
+    def test_a_repeat_writes_to_the_memory_of_the_one_before(self):
+        reports = [json.loads(self.succeed("run", self.model(), *PROMPT, "--mode", "eager", "--runs", runs, "--json"))
+                   for runs in ["1", "3"]]
+        once, thrice = (report["memory"]["arenas"] for report in reports)
+        self.assertEqual(len(reports[1]["runs"]), 18)
+        self.assertEqual({run["path"] for run in reports[1]["runs"]}, {"hot"})
+        self.assertGreater(once["io"]["peak"], 0)
+        for domain in ["io", "execution"]:
+            self.assertEqual((thrice[domain]["peak"], thrice[domain]["retained"]),
+                             (once[domain]["peak"], once[domain]["retained"]), domain)
+
     def test_json_is_the_report(self):
         report = json.loads(self.succeed("run", self.model(), *PROMPT, "--json"))
         self.assertEqual(report["model"]["path"], self.model())
