@@ -50,7 +50,7 @@ namespace {
 
 // From a packed weight that a MatMulNBits shares: out of its packed form, or out of the rows that were read instead.
 Status run_packed_rows(NodeContext& node) {
-  const kernels::PackedLayout& layout = node.layout(0);
+  const kernels::PackedLayout layout = node.layout(0);
   const auto indices = indices_of(node);
   if (!indices) return indices.error();
   if (auto error = check_indices(node, *indices, layout.spec.n)) return *error;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <climits>
 
+#include "ompipe/plan/accuracy_level.h"
+
 namespace ompipe::exec {
 namespace {
 
@@ -70,19 +72,18 @@ bool NodeContext::out_is_view(int output) const {
 
 bool NodeContext::is_packed(int input) const { return input < inputs() && operand(input).kind == Kind::packed; }
 
-const plan::PreparedObject& NodeContext::object(int input) const {
-  OMPIPE_CHECK(is_packed(input));
-  return state_.plan->objects[size_t(operand(input).index)];
-}
-
 const std::byte* NodeContext::packed(int input) const {
   OMPIPE_CHECK(is_packed(input));
   return measuring() ? nullptr : objects_->bytes(operand(input).index);
 }
 
-const kernels::PackedLayout& NodeContext::layout(int input) const {
-  const plan::PreparedObject& packed = object(input);
-  return !measuring() && objects_->narrow(operand(input).index) ? *packed.narrow : packed.layout;
+kernels::PackedLayout NodeContext::layout(int input) const {
+  OMPIPE_CHECK(is_packed(input));
+  const plan::PreparedObject& object = state_.plan->objects[size_t(operand(input).index)];
+  const bool narrow = !measuring() && objects_->narrow(operand(input).index);
+  kernels::PackedLayout layout = narrow ? *object.narrow : object.layout;
+  layout.spec.accuracy_level = plan::accuracy_level(node_);
+  return layout;
 }
 
 const std::byte* NodeContext::rows(int input, size_t source) const {
