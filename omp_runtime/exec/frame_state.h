@@ -42,9 +42,11 @@ struct ActionState {
   uint64_t workspace_bytes = 0;
   bool late = false;                    // bound as the run comes to it
   std::byte* late_workspace = nullptr;  // of a late action while it runs
-  // On the device: where its operands lie in the block there, and the rows of its product.
+  // On the device: where its operands lie in the block there, and the rows and layout of its product, which commands
+  // refer to.
   uint64_t device_in = 0, device_out = 0, device_workspace = 0;
   int64_t device_rows = 0;
+  kernels::PackedLayout device_layout;
 };
 
 // One bound KV-cache: its capacity and length are the view of the graph input `input`, capacity by its strides.

@@ -71,7 +71,7 @@ Status run_packed_rows(NodeContext& node) {
     node.run(kernels::gather_nibbles4_call(arguments));
   } else {
     const std::byte* const packed = node.packed(0);
-    const kernels::PackedLayout& layout = node.layout(0);
+    const kernels::PackedLayout layout = node.layout(0);
     const kernels::GatherPackedArguments arguments{&layout, packed, output, *indices, columns};
     node.run(kernels::gather_packed_call(arguments));
   }

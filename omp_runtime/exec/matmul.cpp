@@ -52,7 +52,7 @@ Result<DenseRows> dense_rows(NodeContext& node, const Tensor& a, bool transposed
   return DenseRows{copy, rows, columns, columns};
 }
 
-Status run_packed(NodeContext& node, bool transposed, kernels::MatMulArgs& arguments) {
+Status run_packed(NodeContext& node, bool transposed, kernels::MatMulArgs arguments) {
   const auto type = element_type(node.in(0).dtype);
   if (type != kernels::ElementType::f32 && type != kernels::ElementType::f16) {
     return node.failed(fmt::format("input 0 is {}, expected float32 or float16", model::dtype_name(node.in(0).dtype)));
@@ -62,14 +62,15 @@ Status run_packed(NodeContext& node, bool transposed, kernels::MatMulArgs& argum
   const DenseRows& a = *rows;
   arguments.type = *type;
   arguments.packed = node.packed(1);
-  arguments.layout = &node.layout(1);
-  if (a.columns != arguments.layout->spec.k) return node.failed("its first input has not K columns");
+  const kernels::PackedLayout layout = node.layout(1);
+  arguments.layout = &layout;
+  if (a.columns != layout.spec.k) return node.failed("its first input has not K columns");
   arguments.m = a.rows;
   arguments.a = a.data;
   arguments.lda = a.stride;
   arguments.out = node.out(0).data;
-  arguments.ldc = arguments.layout->spec.n;
-  arguments.shared_scratch = node.workspace(uint64_t(kernels::shared_scratch_bytes(*arguments.layout, a.rows, *type)));
+  arguments.ldc = layout.spec.n;
+  arguments.shared_scratch = node.workspace(uint64_t(kernels::shared_scratch_bytes(layout, a.rows, *type)));
   node.run(kernels::matmul_call(arguments));
   return ok_status();
 }
@@ -148,10 +149,7 @@ Status run_matmul_nbits(NodeContext& node) {
 }
 
 Status run_matmul(NodeContext& node) {
-  if (node.is_packed(1)) {
-    kernels::MatMulArgs arguments;
-    return run_packed(node, false, arguments);
-  }
+  if (node.is_packed(1)) return run_packed(node, false, {});
   if (auto error = expect_float(node, 0)) return *error;
   if (auto error = expect_float(node, 1)) return *error;
   const kernels::Layout left = at_least_matrix(node.in(0).layout, true);

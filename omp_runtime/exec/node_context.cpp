@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <climits>
 
+#include "ompipe/plan/accuracy_level.h"
+
 namespace ompipe::exec {
 namespace {
 
@@ -80,9 +82,12 @@ const std::byte* NodeContext::packed(int input) const {
   return measuring() ? nullptr : objects_->bytes(operand(input).index);
 }
 
-const kernels::PackedLayout& NodeContext::layout(int input) const {
+kernels::PackedLayout NodeContext::layout(int input) const {
   const plan::PreparedObject& packed = object(input);
-  return !measuring() && objects_->narrow(operand(input).index) ? *packed.narrow : packed.layout;
+  const bool narrow = !measuring() && objects_->narrow(operand(input).index);
+  kernels::PackedLayout layout = narrow ? *packed.narrow : packed.layout;
+  layout.spec.accuracy_level = plan::accuracy_level(node_);
+  return layout;
 }
 
 const std::byte* NodeContext::rows(int input, size_t source) const {

@@ -29,13 +29,13 @@ class NodeContext {
   const Tensor& out(int output) const;  // must be there
   bool out_is_view(int output) const;   // of the first input: there is nothing to write
 
-  // A packed operand: its object, its bytes (null while measuring), and the layout in which they are. That is asked for
-  // after the bytes (ObjectTable::narrow), and only where the operand is there as a whole. While measuring it is the
-  // object's own: scratch and workspaces are the same for its narrow one.
+  // A packed operand: its object, its bytes (null while measuring), and the layout in which they are, at this node's
+  // accuracy level. That is asked for after the bytes (ObjectTable::narrow), and only where the operand is there as a
+  // whole. While measuring it is of the object's own form: scratch and workspaces are the same for its narrow one.
   bool is_packed(int input) const;
   const plan::PreparedObject& object(int input) const;
   const std::byte* packed(int input) const;
-  const kernels::PackedLayout& layout(int input) const;
+  kernels::PackedLayout layout(int input) const;
   // Where that source of a packed operand lies by rows; null when the operand is there as a whole, or while measuring.
   const std::byte* rows(int input, size_t source) const;
 

@@ -15,11 +15,10 @@ using model::ValueId;
 // One product of dense float32 rows; the packed weight is input 1.
 Status measure_on_device(FrameState& state, const NodeContext& node, ActionId at) {
   const Tensor& a = node.in(0);
-  const kernels::PackedLayout& layout = node.object(1).layout;
   if (a.dtype != model::DType::f32)
     return node.failed(fmt::format("input 0 is {}, expected float32", model::dtype_name(a.dtype)));
   const int64_t columns = a.rank() == 0 ? 1 : a.dim(-1);
-  if (columns != layout.spec.k) return node.failed("its first input has not K columns");
+  if (columns != node.layout(1).spec.k) return node.failed("its first input has not K columns");
   state.actions[size_t(at)].device_rows = a.elements() / std::max<int64_t>(columns, 1);
   return ok_status();
 }
@@ -41,7 +40,8 @@ void place_on_device(FrameState& state) {
       ActionState& action = state.actions[size_t(at)];
       action.device_in = place(node.node().inputs[0], node.in(0));
       action.device_out = place(node.node().outputs[0], node.out(0));
-      workspace = std::max(workspace, state.backend->workspace_bytes(node.object(1).layout, action.device_rows));
+      action.device_layout = node.layout(1);
+      workspace = std::max(workspace, state.backend->workspace_bytes(action.device_layout, action.device_rows));
     }
     for (ActionId at = segment.begin; at < segment.end; ++at) state.actions[size_t(at)].device_workspace = used;
     state.device_bytes = std::max(state.device_bytes, used + align_block(workspace));
@@ -62,9 +62,8 @@ void Frame::device_commands(plan::SegmentId id, const ObjectTable& objects, Addr
   for (ActionId at = segment.begin; at < segment.end; ++at) {
     const ActionState& action = state.actions[size_t(at)];
     if (action.device_rows == 0) continue;
-    const NodeContext node(state, at, nullptr, nullptr);
     device::Product product;
-    product.layout = &node.object(1).layout;
+    product.layout = &action.device_layout;
     product.packed = objects.on_device(state.plan->actions[size_t(at)].inputs[1].index);
     product.a = block + action.device_in;
     product.out = block + action.device_out;

@@ -12,8 +12,9 @@ Status run_matmul_integer(NodeContext& node) {
   const Tensor& a = node.in(0);
   kernels::MatMulIntegerArgs arguments;
   arguments.packed = node.packed(1);
-  arguments.layout = &node.layout(1);
-  const kernels::MatMulSpec& spec = arguments.layout->spec;
+  const kernels::PackedLayout layout = node.layout(1);
+  arguments.layout = &layout;
+  const kernels::MatMulSpec& spec = layout.spec;
   if (a.rank() == 0 || a.dim(-1) != spec.k) return node.failed("its first input has not K columns");
   arguments.m = a.elements() / std::max<int64_t>(spec.k, 1);
   arguments.a_signed = a.dtype == model::DType::i8;
@@ -26,7 +27,7 @@ Status run_matmul_integer(NodeContext& node) {
   }
   arguments.out = node.out(0).write<int32_t>();
   arguments.ldc = spec.n;
-  arguments.shared_scratch = node.workspace(uint64_t(kernels::integer_scratch_bytes(*arguments.layout, arguments.m)));
+  arguments.shared_scratch = node.workspace(uint64_t(kernels::integer_scratch_bytes(layout, arguments.m)));
   node.run(kernels::matmul_integer_call(arguments));
   return ok_status();
 }

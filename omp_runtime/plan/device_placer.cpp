@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ompipe/device/arena.h"
+#include "ompipe/plan/accuracy_level.h"
 #include "ompipe/plan/plan.h"
 #include "weights.h"
 
@@ -75,6 +76,7 @@ model::Placement DevicePlacer::place(const model::Node& node, std::span<const mo
   if (weight.payloads.empty()) return named ? refuse("it has no constant weight that is packed") : model::Placement{};
   if (nbits && node.inputs.size() > 5 && node.inputs[5] != model::kNone) return refuse("it has a bias");
   if (is_constant(values[size_t(node.inputs[0])])) return refuse("its first input is a constant");
+  weight.spec.accuracy_level = accuracy_level(node);
   const auto layout = kernels::make_layout(weight.spec, isa_);
   if (!layout || !backend_.computes(*layout)) return refuse("the device can't use the weight's layout");
   uint64_t needed = device::Arena::rounded_bytes(uint64_t(layout->packed_bytes));

@@ -6,6 +6,7 @@
 
 #include "objects.h"
 #include "ompipe/arenas/error.h"
+#include "ompipe/plan/accuracy_level.h"
 
 namespace ompipe::plan {
 
@@ -26,6 +27,8 @@ std::optional<kernels::ZeroPoints> zero_points_of(model::DType type) {
 
 }  // namespace
 
+int accuracy_level(const model::Node& node) { return node.int_attribute("accuracy_level", 0) == 4 ? 4 : 0; }
+
 Result<WeightSources> nbits_weight(const model::Node& node, std::span<const model::Value> values) {
   WeightSources weight;
   kernels::MatMulSpec& spec = weight.spec;
@@ -38,7 +41,6 @@ Result<WeightSources> nbits_weight(const model::Node& node, std::span<const mode
   spec.n = node.int_attribute("N", 0);
   spec.bits = int(bits);
   spec.block = int(node.int_attribute("block_size", 0));
-  spec.accuracy_level = node.int_attribute("accuracy_level", 0) == 4 ? 4 : 0;
   const auto operand = [&](size_t i) -> const model::Value& { return values[size_t(node.inputs[i])]; };
   for (size_t i = 1; i <= (given(3) ? 3u : 2u); ++i) {
     if (operand(i).source != model::ValueSource::initializer) {

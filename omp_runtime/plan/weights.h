@@ -12,7 +12,8 @@
 
 namespace ompipe::plan {
 
-// `payloads`: B, scales, zero points; empty: the node has no weight that is packed.
+// `payloads`: B, scales, zero points; empty: the node has no weight that is packed. `spec` is of accuracy_level 0,
+// whatever the node's (accuracy_level.h).
 struct WeightSources {
   kernels::MatMulSpec spec;
   std::vector<model::PayloadId> payloads;

@@ -1,6 +1,7 @@
 // Products through packed objects and without: the same numbers, and the same bits, as a naive loop.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "graph.h"
@@ -151,6 +152,79 @@ TEST_CASE("MatMulNBits with bias at both accuracy levels") {
     REQUIRE(got.size() == expected.size());
     // Level 0 is exact here; level 4 rounds A to 1/127 of its largest element.
     for (size_t i = 0; i < got.size(); ++i) CHECK(std::abs(got[i] - expected[i]) <= (level == 0 ? 0.0f : 8.0f));
+  }
+}
+
+namespace {
+
+struct Bound {
+  std::vector<Floats> outputs;  // of the products, in order
+  std::vector<double> predicted_ns;
+  uint64_t execution_bytes = 0;
+};
+
+// Products of `rows` rows by one 4-bit weight, at these levels.
+Bound products(const std::vector<int64_t>& levels, int64_t rows, const ompipe::kernels::Tuning& tuning) {
+  constexpr int64_t kColumns = 96, kOutputs = 40;
+  Graph graph;
+  const auto x = graph.input("x", DType::f32, {rows, kColumns});
+  std::vector<uint8_t> nibbles(size_t(kOutputs * kColumns / 2));
+  for (size_t i = 0; i < nibbles.size(); ++i) nibbles[i] = uint8_t(i * 37 + i / 16);
+  const auto b = graph.weight<uint8_t>("b", {kOutputs, kColumns / 32, 16}, nibbles);
+  const auto scales = graph.weight<float>("scales", {kOutputs, kColumns / 32}, numbers(kOutputs * kColumns / 32, 4));
+  for (size_t i = 0; i < levels.size(); ++i) {
+    graph.output(std::to_string(i), graph.node("MatMulNBits", {x, b, scales}, 1,
+                                               {{"K", kColumns},
+                                                {"N", kOutputs},
+                                                {"bits", int64_t(4)},
+                                                {"block_size", int64_t(32)},
+                                                {"accuracy_level", levels[i]}},
+                                               "com.microsoft")[0]);
+  }
+  Floats a(size_t(rows * kColumns));
+  for (size_t i = 0; i < a.size(); ++i) a[i] = float(int(i * 37 % 101) - 50) / 7;
+  RuntimeContext context;
+  context.inputs = {feed<float>("x", {rows, kColumns}, a)};
+  const auto plan = graph.plan({.tuning = tuning});
+  REQUIRE(plan->objects.size() == 1);
+  Frame frame(plan, 1);
+  REQUIRE(frame.bind(context).ok());
+  Bound result;
+  result.execution_bytes = frame.execution_bytes();
+  SerialTileRunner runner;
+  REQUIRE(run_bound(frame, *plan, context, graph.prepare(*plan), runner).ok());
+  for (size_t i = 0; i < levels.size(); ++i) {
+    result.outputs.push_back(elements_of<float>(*context.output(std::to_string(i))));
+    result.predicted_ns.push_back(frame.predicted_ns(ompipe::plan::ActionId(i)));
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("MatMulNBits that share a weight: each at its own accuracy level, in any order") {
+  ompipe::kernels::Tuning few;  // the least tile scratch
+  few.rows = 24;
+  few.strip_k = 64;
+  for (const ompipe::kernels::Tuning& tuning : {ompipe::kernels::Tuning{}, few}) {
+    for (const int64_t rows : {1, 3, 70}) {
+      CAPTURE(rows);
+      const Bound alone[] = {products({0}, rows, tuning), products({4}, rows, tuning)};
+      REQUIRE(alone[0].outputs != alone[1].outputs);
+      // Levels 1 to 3 ask for less than float32, which level 0 gives.
+      for (const auto& levels : {std::vector<int64_t>{0, 4}, {4, 0}, {4, 1, 4, 3}, {2, 4}}) {
+        const Bound together = products(levels, rows, tuning);
+        for (size_t i = 0; i < levels.size(); ++i) {
+          CAPTURE(i);
+          const Bound& own = alone[levels[i] == 4];
+          CHECK(together.outputs[i] == own.outputs[0]);
+          CHECK(together.predicted_ns[i] == own.predicted_ns[0]);
+        }
+        // Both levels' needs, not the first one's.
+        CHECK(together.execution_bytes >= std::max(alone[0].execution_bytes, alone[1].execution_bytes));
+        CHECK(together.execution_bytes == products({levels.rbegin(), levels.rend()}, rows, tuning).execution_bytes);
+      }
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ompipe/device/arena.h"
 #include "ompipe/device/emulated.h"
@@ -22,10 +23,31 @@ namespace {
 struct Choice {
   plan::DeviceRule rule = {};
   uint64_t memory_bytes = UINT64_MAX;
+  const device::Backend* backend = nullptr;  // null: the emulated one
+};
+
+// Multiplies at accuracy level 4 alone.
+class IntegerBackend final : public device::Backend {
+ public:
+  const device::Description& describe() const override { return emulated_.describe(); }
+  bool computes(const kernels::PackedLayout& layout) const override { return layout.spec.accuracy_level == 4; }
+  bool packs(const kernels::PackedLayout& layout) const override { return emulated_.packs(layout); }
+  uint64_t workspace_bytes(const kernels::PackedLayout& layout, int64_t m) const override {
+    return emulated_.workspace_bytes(layout, m);
+  }
+  Result<device::Address> allocate(uint64_t bytes) override { return emulated_.allocate(bytes); }
+  void free(device::Address address, uint64_t bytes) override { emulated_.free(address, bytes); }
+  Status open(device::EventSink& sink) override { return emulated_.open(sink); }
+  bool submit(device::Batch&& batch) override { return emulated_.submit(std::move(batch)); }
+  void close() override { emulated_.close(); }
+
+ private:
+  device::EmulatedBackend emulated_{{}};
 };
 
 PlanPointer planned(const ModelSpec& spec, const Choice& choice, const std::string& data = {}) {
-  static device::EmulatedBackend backend({});
+  static const device::EmulatedBackend emulated({});
+  const device::Backend& backend = choice.backend ? *choice.backend : emulated;
   const TempFolder folder;
   folder.write("weights.bin", data);
   auto graph = model::read_model(folder.write("model.onnx", model_bytes(spec)), {});
@@ -92,6 +114,23 @@ TEST_CASE("what was asked for and can't run there stays on the CPU and says why"
   const Choice packing{.rule = {.pack = DevicePack::on_device}, .memory_bytes = 16384};
   CHECK(why(*planned(matmul_chain(1, 64), packing), "n0") ==
         "its weight takes 36864 bytes on the device, which has 16384");
+}
+
+TEST_CASE("nodes of one weight are asked for at their own accuracy levels") {
+  ModelSpec spec = nbits_model(64, 32, true);
+  for (const int level : {4, 1}) {
+    NodeSpec node = spec.nodes.front();
+    node.outputs = {"y" + std::to_string(level)};
+    node.name = "q" + std::to_string(level);
+    node.attributes.push_back(int_attr("accuracy_level", level));
+    spec.outputs.push_back({node.outputs[0], DType::f32, {"m", "32"}});
+    spec.nodes.push_back(node);
+  }
+  const IntegerBackend backend;
+  const PlanPointer plan = planned(spec, {.rule = {.nodes = {"q*"}}, .backend = &backend});
+  CHECK(there(*plan) == "q4");
+  for (const char* const name : {"q", "q1"}) CHECK(why(*plan, name) == "the device can't use the weight's layout");
+  CHECK(plan->objects.size() == 2);  // one for each side
 }
 
 TEST_CASE("in branches and bodies, and behind If and Loop, nodes stay on the CPU and say so") {

@@ -68,7 +68,7 @@ struct PreparedObject {
   Recipe recipe = Recipe::on_cpu;
   ObjectId other_side = kNone;  // of the same sources and layout, for the other side
   std::string layout_key;
-  kernels::PackedLayout layout;  // packed_matmul only
+  kernels::PackedLayout layout;  // packed_matmul only; of accuracy_level 0, whatever its nodes' (accuracy_level.h)
   // Of a packed_matmul on the CPU with float32 scales: the layout that it has instead where each of them is a float16,
   // which shows when they have been read. It differs in nothing but the packed bytes, and takes fewer.
   std::optional<kernels::PackedLayout> narrow;
