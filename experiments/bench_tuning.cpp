@@ -26,13 +26,15 @@ void run(benchmark::State& state, const MatMulCase& measured) {
 struct Field {
   const char* name;
   std::vector<int64_t> values;
+  int64_t k = 2048, n = 2048, smoke_k = 256, smoke_n = 256;
 };
 
+// k is cut into equal strips, as few as can be: with K = 7680 into 15, 8, 5, 3 and 2, so each value is another program.
 const std::vector<Field> kFields = {
     {"rows", {48, 72, 96, 132, 192}},
     {"tile-us", {10, 20, 40, 80, 160}},
     {"quantised-bytes", {64 << 10, 128 << 10, 256 << 10, 512 << 10}},
-    {"strip-k", {256, 512, 1024, 2560, 4096}},
+    {"strip-k", {512, 1024, 1632, 2560, 4096}, 7680, 1024, 7680, 32},
 };
 
 // Whether the field can matter for the product.
@@ -43,14 +45,17 @@ bool concerns(const std::string& field, const MatMulCase& measured) {
   return true;
 }
 
-void add_all(bool smoke) {
-  const int64_t size = smoke ? 256 : 2048;
-  MatMulSpec floats = {.format = WeightFormat::f32, .k = size, .n = size};
-  MatMulSpec level0 = {.format = WeightFormat::nbits, .k = size, .n = size, .block = 32};
+std::vector<MatMulSpec> specs(int64_t k, int64_t n) {
+  const MatMulSpec floats = {.format = WeightFormat::f32, .k = k, .n = n};
+  const MatMulSpec level0 = {.format = WeightFormat::nbits, .k = k, .n = n, .block = 32};
   MatMulSpec level4 = level0;
   level4.accuracy_level = 4;
+  return {floats, level0, level4};
+}
+
+void add_all(bool smoke) {
   for (const Field& field : kFields) {
-    for (const MatMulSpec& spec : {floats, level0, level4}) {
+    for (const MatMulSpec& spec : smoke ? specs(field.smoke_k, field.smoke_n) : specs(field.k, field.n)) {
       for (const int64_t m : smoke ? std::vector<int64_t>{32} : std::vector<int64_t>{1, 32, 128, 512}) {
         for (const int64_t value : field.values) {
           MatMulCase measured = {spec, m, 2, smoke || m > 32 ? 0 : kCopiesBytes};
