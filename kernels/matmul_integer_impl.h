@@ -90,19 +90,18 @@ void write_bytes(const MatMulIntegerArgs& args, const TileRange& tile, int64_t b
     b_zeros[j] = uint32_t(b_zero_point(args, begin + j));
     constants[j] = uint32_t(spec.k) * a_zero * b_zeros[j] - a_zero * uint32_t(column_sums[j]);
   }
-  for (int64_t row = tile.row_begin; row < tile.row_end;) {
-    const int rows = next_rows(tile.row_end - row);
+  for_row_tiles(all_rows(tile), kRowsPerTile, [&](int64_t row, int rows) {
     const std::byte* sums =
         args.shared_scratch + row * byte_row_bytes(spec) + byte_units(spec) * rows * int64_t{kByteUnit};
-    for (int r = 0; r < rows; ++r, ++row, acc += V::kLanes) {
+    for (int r = 0; r < rows; ++r, acc += V::kLanes) {
       int32_t row_sum;
       __builtin_memcpy(&row_sum, sums + r * 4, 4);
-      int32_t* out = args.out + row * args.ldc + begin;
+      int32_t* out = args.out + (row + r) * args.ldc + begin;
       for (int j = 0; j < columns; ++j) {
         out[j] = int32_t(uint32_t(acc[j]) + constants[j] - b_zeros[j] * uint32_t(row_sum));
       }
     }
-  }
+  });
 }
 
 template <class V>
@@ -117,20 +116,18 @@ void integer_tile(const MatMulIntegerArgs& args, const TileRange& tile, std::byt
     // A last group alone stands in both halves of a register.
     const int64_t other = tile.panel_end - group < kGroupsPerRegister<V> ? 0 : group_bytes;
     const std::byte* b = args.packed + group * group_bytes;
-    for (int64_t done = 0; done < rows;) {
-      const int row_count = next_rows(rows - done);
-      const std::byte* a = args.shared_scratch + (tile.row_begin + done) * byte_row_bytes(spec);
-      int32_t* to = acc + done * V::kLanes;
+    for_row_tiles(all_rows(tile), kRowsPerTile, [&](int64_t row, int row_count) {
+      const std::byte* a = args.shared_scratch + row * byte_row_bytes(spec);
+      int32_t* to = acc + (row - tile.row_begin) * V::kLanes;
       with_rows<kRowsPerTile>(row_count, [&]<int r>() {
         constexpr int most = registers_at_once<V>(r);
         // A tile of more rows takes registers one by one, whatever its last rows could.
-        const auto run = needs_sums && done == 0
+        const auto run = needs_sums && row == tile.row_begin
                              ? (count == most ? dot_bytes<V, r, most, true> : dot_bytes<V, r, 1, true>)
                              : (count == most ? dot_bytes<V, r, most, false> : dot_bytes<V, r, 1, false>);
         run(units, a, b, distance * group_bytes, other, to, rows * V::kLanes, column_sums);
       });
-      done += row_count;
-    }
+    });
     for (int g = 0; g < count; ++g, group += distance) {
       const int64_t begin = group * kGroupColumns;
       const int64_t end = tile.panel_end * kGroupColumns < spec.n ? tile.panel_end * kGroupColumns : spec.n;

@@ -72,13 +72,6 @@ struct TileRange {
   int64_t row_begin, row_end, panel_begin, panel_end;
 };
 
-// Rows of the next micro-kernel call: `rows` cut into as few parts of at most `most` as can be, as even as can be (32 =
-// 6 6 5 5 5 5).
-inline int next_rows(int64_t rows, int most = kRowsPerTile) {
-  const int64_t parts = divide_up(rows, most);
-  return static_cast<int>(divide_up(rows, parts));
-}
-
 // k is cut into as few equal strips as can be, of at most `most`. Both are multiples of kMostUnit, but for a strip that
 // is all of k.
 inline int64_t strip_length(int64_t k, int64_t most) {
@@ -93,6 +86,9 @@ inline int64_t strip_floats(const PackedLayout& layout) {
 struct RowPart {
   int64_t begin, end, part, parts;
 };
+
+// The rows of a tile, whole.
+inline RowPart all_rows(const TileRange& tile) { return {tile.row_begin, tile.row_end, 0, 1}; }
 
 // How many parts a block is worth: some 10 us each.
 inline int64_t row_parts(int64_t rows, int64_t k) {
@@ -110,7 +106,8 @@ inline RowPart row_part(int64_t m, int64_t block_rows, int64_t k, int64_t tile) 
   return {begin, m - begin < block_rows ? m : begin + block_rows, tile % parts, parts};
 }
 
-// Calls body(row, rows) for the micro-kernel calls of a part, which are next_rows of the whole block.
+// Calls body(row, rows) for the micro-kernel calls of a part. The whole block is cut into as few of them, of at most
+// `most` rows, as can be, as even as can be (32 = 6 6 5 5 5 5).
 template <class Body>
 void for_row_tiles(const RowPart& part, int most, const Body& body) {
   const int64_t rows = part.end - part.begin, tiles = divide_up(rows, most);

@@ -154,19 +154,17 @@ void dot_groups(const MatMulArgs& args, const GroupRecord& record, const TileRan
   // A last group alone stands in both halves of a register.
   const int64_t other = tile.panel_end - group < kGroupsPerRegister<V> ? 0 : group_bytes;
   const std::byte* b = args.packed + group * group_bytes;
-  for (int64_t done = 0; done < rows;) {
-    const int row_count = next_rows(rows - done);
-    const std::byte* a = args.shared_scratch + (tile.row_begin + done) * quantised_row_bytes(spec);
+  for_row_tiles(all_rows(tile), kRowsPerTile, [&](int64_t row, int row_count) {
+    const std::byte* a = args.shared_scratch + row * quantised_row_bytes(spec);
     with_rows<kRowsPerTile>(row_count, [&]<int r>() {
       constexpr int most = registers_at_once<V>(r);
-      float* out = acc + done * V::kLanes;
+      float* out = acc + (row - tile.row_begin) * V::kLanes;
       if (count == most) return dot_rows<V, bits, unit, r, most>(spec, record, a, b, stride, other, out, acc_stride);
       for (int g = 0; g < count; ++g) {
         dot_rows<V, bits, unit, r, 1>(spec, record, a, b + g * stride, 0, other, out + g * acc_stride, 0);
       }
     });
-    done += row_count;
-  }
+  });
 }
 
 template <class V>
