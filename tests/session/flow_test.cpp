@@ -50,17 +50,10 @@ test::NodeSpec mat_mul(const std::string& a, const std::string& b, const std::st
 
 test::PortSpec port(const std::string& name) { return {name, DType::f32, {}, false}; }
 
-template <class T>
-exec::NamedTensor feed(const std::string& name, DType dtype, std::vector<int64_t> dims, std::vector<T> elements) {
-  auto owner = std::make_shared<std::vector<T>>(std::move(elements));
-  return {name, {exec::make_tensor(dtype, dims, reinterpret_cast<std::byte*>(owner->data())), owner}};
-}
-
 Matrix elements(const exec::RuntimeContext& context, const std::string& name) {
   const exec::HeldTensor* const tensor = context.output(name);
   REQUIRE(tensor != nullptr);
-  const float* const first = tensor->view.read<float>();
-  return {first, first + tensor->view.elements()};
+  return elements_of(tensor->view);
 }
 
 // How often objects of that name were read, by name.

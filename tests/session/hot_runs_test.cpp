@@ -333,14 +333,14 @@ TEST_CASE("a result that a caller holds is not written to again") {
   Step first(session), second(session, {4242});
   REQUIRE(session.Run(first.context()).ok());
   const exec::NamedTensor kept = first.context().outputs.front();
-  const Floats before(kept.tensor.view.read<float>(), kept.tensor.view.read<float>() + kept.tensor.view.elements());
+  const Floats before = elements_of(kept.tensor.view);
   for (int round = 0; round < 4; ++round) {
     second.rewind();
     REQUIRE(session.Run(second.context()).ok());
     first.rewind();
     REQUIRE(session.Run(first.context()).ok());
   }
-  CHECK(Floats(kept.tensor.view.read<float>(), kept.tensor.view.read<float>() + kept.tensor.view.elements()) == before);
+  CHECK(elements_of(kept.tensor.view) == before);
   CHECK(first.right());
 }
 

@@ -53,27 +53,15 @@ std::string write_model(const test::TempFolder& folder, const std::vector<int>& 
   return folder.write("model.onnx", test::model_bytes(spec));
 }
 
-template <class T>
-exec::NamedTensor input(const std::string& name, DType dtype, std::vector<int64_t> dims, std::vector<T> values) {
-  auto held = std::make_shared<std::vector<T>>(std::move(values));
-  auto* const bytes = reinterpret_cast<std::byte*>(held->data());
-  return {name, {exec::make_tensor(dtype, dims, bytes), std::move(held)}};
-}
-
 std::vector<Floats> outputs_of(RuntimeSession& session, int64_t rows) {
   Floats x;
   for (int64_t i = 0; i < rows * kK; ++i) x.push_back(float(i * 37 % 101 - 50) / 7);
   exec::RuntimeContext context;
-  context.inputs = {input("x", DType::f32, {rows, kK}, std::move(x)),
-                    input("ids", DType::i64, {int64_t(kIds.size())}, kIds)};
+  context.inputs = {feed("x", DType::f32, {rows, kK}, std::move(x)),
+                    feed("ids", DType::i64, {int64_t(kIds.size())}, kIds)};
   const Status status = session.Run(context);
   REQUIRE_MESSAGE(status.ok(), (status.ok() ? "" : status.error().message()));
-  std::vector<Floats> outputs;
-  for (const exec::NamedTensor& output : context.outputs) {
-    const float* const data = output.tensor.view.read<float>();
-    outputs.emplace_back(data, data + output.tensor.view.elements());
-  }
-  return outputs;
+  return all_outputs(context);
 }
 
 // The product and the gathered rows of a model of one level, on the CPU.

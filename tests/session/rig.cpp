@@ -107,6 +107,17 @@ Floats Decoder::take_logits() {
   return last;
 }
 
+Floats elements_of(const exec::Tensor& tensor) {
+  const float* const first = tensor.read<float>();
+  return {first, first + tensor.elements()};
+}
+
+std::vector<Floats> all_outputs(const exec::RuntimeContext& context) {
+  std::vector<Floats> outputs;
+  for (const exec::NamedTensor& output : context.outputs) outputs.push_back(elements_of(output.tensor.view));
+  return outputs;
+}
+
 int64_t best_of(const Floats& logits) { return std::max_element(logits.begin(), logits.end()) - logits.begin(); }
 
 Result<Decoded> decode(RuntimeSession& session, int steps, const Tokens& prompt) {

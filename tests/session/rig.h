@@ -61,6 +61,19 @@ class ModelCopy {
 
 using Tokens = std::vector<int64_t>;
 using Floats = std::vector<float>;
+
+// An input whose elements it owns.
+template <class T>
+exec::NamedTensor feed(const std::string& name, model::DType dtype, std::vector<int64_t> dims,
+                       std::vector<T> elements) {
+  auto owner = std::make_shared<std::vector<T>>(std::move(elements));
+  return {name, {exec::make_tensor(dtype, dims, reinterpret_cast<std::byte*>(owner->data())), owner}};
+}
+
+// The elements of a dense float32 tensor; of each output of a run.
+Floats elements_of(const exec::Tensor& tensor);
+std::vector<Floats> all_outputs(const exec::RuntimeContext& context);
+
 inline const Tokens kPrompt{1, 17, 300, 4242, 8000, 77, 5, 2048};  // the goldens'
 
 // One sequence: its caches, and a context that is used step after step.

@@ -97,13 +97,6 @@ std::string write_model(const test::TempFolder& folder, bool inexact) {
   return folder.write("model.onnx", test::model_bytes(spec));
 }
 
-template <class T>
-exec::NamedTensor input(const std::string& name, DType dtype, std::vector<int64_t> dims, std::vector<T> values) {
-  auto held = std::make_shared<std::vector<T>>(std::move(values));
-  auto* const bytes = reinterpret_cast<std::byte*>(held->data());
-  return {name, {exec::make_tensor(dtype, dims, bytes), std::move(held)}};
-}
-
 const Tokens kIds{3, 0, kN - 2, 17};  // none in the table's second and third MiB
 
 // The last block of "x" is 0, at every size, and the last row isn't gathered, so that the inexact scale doesn't show.
@@ -111,8 +104,8 @@ exec::RuntimeContext inputs() {
   Floats x(size_t(kRows * kK));
   for (int64_t i = 0; i < kRows * kK; ++i) x[size_t(i)] = i % kK < kK - 128 ? float(i * 37 % 101 - 50) / 64 : 0.0F;
   exec::RuntimeContext context;
-  context.inputs = {input("x", DType::f32, {kRows, kK}, std::move(x)),
-                    input("ids", DType::i64, {int64_t(kIds.size())}, kIds)};
+  context.inputs = {feed("x", DType::f32, {kRows, kK}, std::move(x)),
+                    feed("ids", DType::i64, {int64_t(kIds.size())}, kIds)};
   return context;
 }
 
@@ -123,12 +116,7 @@ std::vector<Floats> outputs_of(RuntimeSession& session, bool hot) {
   const Status status = handle.Wait();
   REQUIRE_MESSAGE(status.ok(), (status.ok() ? "" : status.error().message()));
   CHECK(handle.diagnostics().hot == hot);
-  std::vector<Floats> outputs;
-  for (const exec::NamedTensor& output : context.outputs) {
-    const float* const data = output.tensor.view.read<float>();
-    outputs.emplace_back(data, data + output.tensor.view.elements());
-  }
-  return outputs;
+  return all_outputs(context);
 }
 
 // How many objects have a layout with these scales.
@@ -151,6 +139,21 @@ const std::vector<Floats>& expected() {
   return outputs;
 }
 
+// Calls body(path, scheduler, inexact) for a model whose scales are all float16 and for one with one that isn't, with
+// both schedulers.
+template <class Body>
+void with_models(const Body& body) {
+  for (const bool inexact : {false, true}) {
+    const test::TempFolder folder;
+    const std::string path = write_model(folder, inexact);
+    for (const char* const scheduler : {"sequential", "omp-tasks"}) {
+      CAPTURE(inexact);
+      CAPTURE(scheduler);
+      body(path, scheduler, inexact);
+    }
+  }
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("scales");
@@ -166,49 +169,37 @@ TEST_CASE("what is gathered with wide scales are the table's elements") {
 }
 
 TEST_CASE("scales are packed as float16 where all are, else wide: the same bits, also after they were loaded again") {
-  for (const bool inexact : {false, true}) {
-    const test::TempFolder folder;
-    const std::string path = write_model(folder, inexact);
-    for (const char* scheduler : {"sequential", "omp-tasks"}) {
-      CAPTURE(inexact);
-      CAPTURE(scheduler);
-      Rig rig({.scheduler = scheduler, .threads = 4});
-      RuntimeSession& session = rig.open({.chunk_bytes = kMiB}, path);
-      REQUIRE(session.plan().objects[0].chunks.size() == 4);
-      for (int round = 0; round < 3; ++round) {
-        CHECK(packed_with(session, "s32or16") == kWeights);
-        CHECK((outputs_of(session, false) == expected()));
-        CHECK(packed_with(session, "s32to16") == (inexact ? 0 : kWeights));
-        CHECK(packed_with(session, "s32") == (inexact ? kWeights : 0));
-        CHECK((outputs_of(session, true) == expected()));
-        REQUIRE(session.EvictAll().ok());
-      }
+  with_models([](const std::string& path, const char* scheduler, bool inexact) {
+    Rig rig({.scheduler = scheduler, .threads = 4});
+    RuntimeSession& session = rig.open({.chunk_bytes = kMiB}, path);
+    REQUIRE(session.plan().objects[0].chunks.size() == 4);
+    for (int round = 0; round < 3; ++round) {
+      CHECK(packed_with(session, "s32or16") == kWeights);
+      CHECK((outputs_of(session, false) == expected()));
+      CHECK(packed_with(session, "s32to16") == (inexact ? 0 : kWeights));
+      CHECK(packed_with(session, "s32") == (inexact ? kWeights : 0));
+      CHECK((outputs_of(session, true) == expected()));
+      REQUIRE(session.EvictAll().ok());
     }
-  }
+  });
 }
 
 TEST_CASE("rows that are read while their table is absent, and rows out of its packed form: the same bits") {
-  for (const bool inexact : {false, true}) {
-    const test::TempFolder folder;
-    const std::string path = write_model(folder, inexact);
-    for (const char* scheduler : {"sequential", "omp-tasks"}) {
-      CAPTURE(inexact);
-      CAPTURE(scheduler);
-      Watcher watcher;
-      Rig rig({.scheduler = scheduler, .threads = 4, .observer = &watcher});
-      RuntimeSession& session = rig.open({.mode = Mode::on_demand, .verify = Verify::never}, path);
-      CHECK((outputs_of(session, false) == expected()));
-      uint64_t bytes = 0;  // of the table and its scales: the rows' slices, then the whole for the head
-      for (const Seen& seen : watcher.seen()) {
-        if (seen.kind == TaskKind::read && seen.object == 0) bytes += seen.bytes;
-      }
-      CHECK(bytes == (kElementBytes - 2 * kMiB + kScaleBytes) + (kElementBytes + kScaleBytes));
-      CHECK(packed_with(session, inexact ? "s32" : "s32to16") == kWeights);
-      CHECK((outputs_of(session, true) == expected()));
-      REQUIRE(session.EvictAll().ok());
-      CHECK((outputs_of(session, false) == expected()));
+  with_models([](const std::string& path, const char* scheduler, bool inexact) {
+    Watcher watcher;
+    Rig rig({.scheduler = scheduler, .threads = 4, .observer = &watcher});
+    RuntimeSession& session = rig.open({.mode = Mode::on_demand, .verify = Verify::never}, path);
+    CHECK((outputs_of(session, false) == expected()));
+    uint64_t bytes = 0;  // of the table and its scales: the rows' slices, then the whole for the head
+    for (const Seen& seen : watcher.seen()) {
+      if (seen.kind == TaskKind::read && seen.object == 0) bytes += seen.bytes;
     }
-  }
+    CHECK(bytes == (kElementBytes - 2 * kMiB + kScaleBytes) + (kElementBytes + kScaleBytes));
+    CHECK(packed_with(session, inexact ? "s32" : "s32to16") == kWeights);
+    CHECK((outputs_of(session, true) == expected()));
+    REQUIRE(session.EvictAll().ok());
+    CHECK((outputs_of(session, false) == expected()));
+  });
 }
 
 TEST_SUITE_END();

@@ -57,7 +57,7 @@ class Job {
   Floats result() {
     if (decoder_) return decoder_->take_logits();
     const exec::Tensor& view = context_.outputs.front().tensor.view;
-    Floats values(view.read<float>(), view.read<float>() + view.elements());
+    Floats values = elements_of(view);
     context_.outputs.clear();
     return values;
   }
