@@ -36,6 +36,7 @@ const char* attention_error(const AttentionArguments& a) {
 
 TiledCall attention_call(const AttentionArguments& a, Isa isa) {
   // One new position finds the KV-cache in memory.
+  constexpr double kNsPerAppended = 0.25;
   const double kNsPerMultiplyAdd = a.sequence == 1 ? 0.1 : 0.06;
   TiledCall call;
   call.arguments = &a;
@@ -46,7 +47,8 @@ TiledCall attention_call(const AttentionArguments& a, Isa isa) {
   call.tile_scratch_bytes = attention_scratch_bytes(a);
   const double rows = double(a.batch) * double(a.heads) * double(a.sequence);
   const double keys = double(a.total_sequence_length) - double(a.sequence) / 2;
-  call.predicted_ns = kNsPerMultiplyAdd * 2 * rows * keys * double(a.head_size);
+  const double appended = 2 * double(a.batch) * double(a.kv_heads) * double(a.sequence) * double(a.head_size);
+  call.phase_ns = {kNsPerAppended * appended, kNsPerMultiplyAdd * 2 * rows * keys * double(a.head_size)};
   return call;
 }
 

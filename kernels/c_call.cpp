@@ -142,7 +142,7 @@ int64_t ompipe_call_tile_scratch_bytes(const ompipe_call* call) noexcept {
 
 double ompipe_call_predicted_ns(const ompipe_call* call) noexcept {
   const TiledCall* const tiled = c::tiled(call);
-  return tiled != nullptr ? tiled->predicted_ns : 0;
+  return tiled != nullptr ? tiled->predicted_ns() : 0;
 }
 
 ompipe_status ompipe_call_run_tile(const ompipe_call* call, int32_t phase, int64_t tile, void* scratch,

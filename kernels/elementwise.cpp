@@ -9,7 +9,7 @@
 namespace ompipe::kernels {
 namespace {
 
-// Rough times on one core of the reference machine, for TiledCall::predicted_ns.
+// Rough times on one core of the reference machine, for TiledCall::phase_ns.
 constexpr double kNsPerElement = 0.4;
 constexpr double kNsPerTranscendental = 1.5;
 

@@ -131,8 +131,9 @@ TiledCall matmul_call(const MatMulArgs& args) {
                             (spec.format == WeightFormat::nbits && !is_integer(spec)
                                  ? kStripPanels * strip_floats(*args.layout) * sizeof(float)
                                  : 0);
-  const double prepare_ns = prepares ? static_cast<double>(args.m * spec.k) / kQuantisedPerNs : 0;
-  call.predicted_ns = prepare_ns + panel_ns(spec, args.m) * static_cast<double>(divide_up(spec.n, panel_columns(spec)));
+  if (prepares) call.phase_ns[0] = static_cast<double>(args.m * spec.k) / kQuantisedPerNs;
+  call.phase_ns[size_t(call.phase_count - 1)] =
+      panel_ns(spec, args.m) * static_cast<double>(divide_up(spec.n, panel_columns(spec)));
   return call;
 }
 

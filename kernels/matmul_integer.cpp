@@ -66,8 +66,8 @@ TiledCall matmul_integer_call(const MatMulIntegerArgs& args) {
   call.phase_count = 2;
   call.tile_counts = {row_part_tiles(args.m, tiling.rows, spec.k), tiling.row_blocks * tiling.column_tiles};
   call.tile_scratch_bytes = 4 * (kMaxByteRows + 1) * kGroupColumns * sizeof(int32_t);
-  call.predicted_ns = static_cast<double>(args.m * spec.k) / kPreparedPerNs +
-                      group_ns(spec, args.m) * static_cast<double>(divide_up(spec.n, kGroupColumns));
+  call.phase_ns = {static_cast<double>(args.m * spec.k) / kPreparedPerNs,
+                   group_ns(spec, args.m) * static_cast<double>(divide_up(spec.n, kGroupColumns))};
   return call;
 }
 

@@ -207,12 +207,13 @@ std::optional<TiledCall> call_of(const PortableArgs& args, Way way, TiledCall::R
   call.run_tile = run;
   call.phase_count = 1;
   call.tile_counts = {tiling.tiles};
-  call.predicted_ns = column_ns(layout, way, m) * static_cast<double>(layout.spec.n);
+  const double product_ns = column_ns(layout, way, m) * static_cast<double>(layout.spec.n);
+  call.phase_ns = {product_ns};
   if (prepares_rows(layout.spec, args.product.m, args.product.type)) {
     const bool at_once = is_integer(layout.spec) && way == Way::direct;
     call.phase_count = 2;
     call.tile_counts = {m > 0 && at_once ? 1 : row_part_tiles(m, tiling.rows, layout.spec.k), tiling.tiles};
-    call.predicted_ns += static_cast<double>(m * layout.spec.k) / kQuantisedPerNs;
+    call.phase_ns = {static_cast<double>(m * layout.spec.k) / kQuantisedPerNs, product_ns};
   }
   call.tile_scratch_bytes = scratch_bytes(args.product, way);
   return call;

@@ -44,7 +44,7 @@ inline TiledCall one_phase(const void* arguments, TiledCall::RunTile run_tile, i
   call.run_tile = run_tile;
   call.phase_count = 1;
   call.tile_counts[0] = tiles;
-  call.predicted_ns = predicted_ns;
+  call.phase_ns[0] = predicted_ns;
   return call;
 }
 

@@ -127,18 +127,16 @@ std::byte* NodeContext::workspace(uint64_t bytes) {
 
 void NodeContext::run(const kernels::TiledCall& call) {
   if (measuring()) {
-    own_.predicted_ns += call.predicted_ns;
+    own_.predicted_ns += call.predicted_ns();
     state_.scratch_stride = std::max(state_.scratch_stride, align_block(call.tile_scratch_bytes));
     return;
   }
   OMPIPE_CHECK(align_block(call.tile_scratch_bytes) <= state_.scratch_stride, node_.name.c_str());
   TileJob job{&call, 0, state_.scratch, state_.scratch_stride};
-  int64_t all_tiles = 0;
-  for (int phase = 0; phase < call.phase_count; ++phase) all_tiles += call.tile_counts[size_t(phase)];
   for (job.phase = 0; job.phase < call.phase_count; ++job.phase) {
     const int64_t tiles = call.tile_counts[size_t(job.phase)];
     OMPIPE_CHECK(tiles <= INT_MAX);
-    const double predicted_ns = call.predicted_ns * double(tiles) / double(std::max<int64_t>(all_tiles, 1));
+    const double predicted_ns = call.phase_ns[size_t(job.phase)];
     if (tiles > 1 && predicted_ns > kInlineNs) {
       runner_->run(int(tiles), run_tile, &job, predicted_ns);
     } else {

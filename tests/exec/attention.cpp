@@ -31,9 +31,10 @@ ompipe::model::ValueId add_attention(Graph& graph, ompipe::model::ValueId qkv, D
                                                                            ompipe::model::kNone}) {
   const int32_t none = ompipe::model::kNone;
   const ompipe::model::SymbolicShape cache{kBatch, {kKvHeads, {}}, {{}, "past"}, {kSize, {}}};
-  const auto key = graph.input("past.key", cache_type, cache), value = graph.input("past.value", cache_type, cache);
-  const auto last = graph.input("seqlens_k", DType::i32, {kBatch});
-  const auto total = graph.input("total", DType::i32, ompipe::model::SymbolicShape{});
+  const auto key = graph.shaped_input("past.key", cache_type, cache),
+             value = graph.shaped_input("past.value", cache_type, cache);
+  const auto last = graph.shaped_input("seqlens_k", DType::i32, {kBatch});
+  const auto total = graph.input("total", DType::i32, {});
   const auto outputs =
       graph.node("GroupQueryAttention", {qkv, none, none, key, value, last, total, rotary.first, rotary.second}, 3,
                  {{"num_heads", kHeads},
@@ -48,7 +49,7 @@ ompipe::model::ValueId add_attention(Graph& graph, ompipe::model::ValueId qkv, D
 
 Graph attention_graph(DType type = DType::f32, DType cache_type = DType::f32) {
   Graph graph;
-  const auto qkv = graph.input("qkv", type, {kBatch, kSequence, {kWidth, {}}});
+  const auto qkv = graph.shaped_input("qkv", type, {kBatch, kSequence, {kWidth, {}}});
   graph.output("y", add_attention(graph, qkv, cache_type));
   return graph;
 }
@@ -165,7 +166,7 @@ constexpr int64_t kHidden = 32;
 Graph product_graph(bool widened) {
   const DType type = widened ? DType::f32 : DType::f16;
   Graph graph;
-  const auto x = graph.input("x", DType::f16, {kBatch, kSequence, {kHidden, {}}});
+  const auto x = graph.shaped_input("x", DType::f16, {kBatch, kSequence, {kHidden, {}}});
   std::vector<uint8_t> weight(size_t(kWidth) * 16);
   for (size_t i = 0; i < weight.size(); ++i) weight[i] = uint8_t(i * 151 + i / 7);
   std::vector<_Float16> scales;

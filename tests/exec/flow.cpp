@@ -52,7 +52,7 @@ TEST_CASE("an If gives what the chosen branch does; values around it are seen in
     CAPTURE(chosen);
     Graph graph;
     const auto x = graph.input("x", DType::f32, {3, 2});
-    const auto c = graph.input("c", DType::boolean, std::vector<int64_t>{});
+    const auto c = graph.input("c", DType::boolean, {});
     const auto before = graph.op("Relu", {x});
     const auto y = graph.flow("If", {c}, 1)[0];
     graph.begin("then_branch");
@@ -71,7 +71,7 @@ TEST_CASE("a branch may give a value from outside, a constant, a weight; an If m
     CAPTURE(chosen);
     Graph graph;
     const auto x = graph.input("x", DType::f32, {2});
-    const auto c = graph.input("c", DType::boolean, std::vector<int64_t>{});
+    const auto c = graph.input("c", DType::boolean, {});
     const auto outputs = graph.flow("If", {c}, 3);
     graph.begin("then_branch");
     graph.end({x, graph.constant<float>({2}, {5, 6}), graph.weight<float>("w", {2}, {7, 8})});
@@ -91,8 +91,7 @@ TEST_CASE("a branch may give a value from outside, a constant, a weight; an If m
 struct Doubling {
   explicit Doubling(bool constant_trips, int64_t trips = 0) {
     const auto x = graph.input("x", DType::f32, {2});
-    const auto m =
-        constant_trips ? graph.constant<int64_t>({}, {trips}) : graph.input("m", DType::i64, std::vector<int64_t>{});
+    const auto m = constant_trips ? graph.constant<int64_t>({}, {trips}) : graph.input("m", DType::i64, {});
     const auto outputs = graph.flow("Loop", {m, kNone, x}, 2);
     const auto in = graph.begin("body", {DType::i64, DType::boolean, DType::f32});
     const auto next = graph.op("Add", {graph.op("Add", {in[2], in[2]}), graph.constant<float>({}, {1})});
@@ -145,7 +144,7 @@ TEST_CASE("branches of different shapes: what follows is bound when one was chos
     CAPTURE(chosen);
     Graph graph;
     const auto x = graph.input("x", DType::f32, {2, 3});
-    const auto c = graph.input("c", DType::boolean, std::vector<int64_t>{});
+    const auto c = graph.input("c", DType::boolean, {});
     const auto picked = doubled_if(graph, c, x);
     graph.output("picked", picked);
     graph.output("t", graph.op("Transpose", {picked}));
@@ -166,7 +165,7 @@ TEST_CASE("a carried value that grows, a condition that ends the Loop, a stack o
     // While the sum of what is carried is below 100 it gets one more element, the number of the pass.
     Graph graph;
     const auto x = graph.input("x", DType::f32, {1});
-    const auto m = graph.input("m", DType::i64, std::vector<int64_t>{});
+    const auto m = graph.input("m", DType::i64, {});
     const auto yes = graph.truth(true);
     const auto outputs = graph.flow("Loop", {m, yes, x}, 2);
     const auto in = graph.begin("body", {DType::i64, DType::boolean, DType::f32});
@@ -197,7 +196,7 @@ TEST_CASE("a carried value that grows, a condition that ends the Loop, a stack o
 TEST_CASE("in a body a shape may depend on the number of the pass; a Loop in a Loop, an If in it") {
   Graph graph;
   const auto x = graph.input("x", DType::f32, {4, 2});
-  const auto c = graph.input("c", DType::boolean, std::vector<int64_t>{});
+  const auto c = graph.input("c", DType::boolean, {});
   const auto rows = graph.constant<int64_t>({}, {4}), times = graph.constant<int64_t>({}, {2});
   // Row by row: rows that are at an even place are doubled twice, if c says so; their sums are stacked.
   const auto all = graph.flow("Loop", {rows, kNone}, 1)[0];
@@ -246,7 +245,7 @@ TEST_CASE("scan outputs whose shape changes from pass to pass are an error of th
 TEST_CASE("a second run in the same frame, with another choice and other lengths") {
   Graph graph;
   const auto x = graph.input("x", DType::f32, {-1});
-  const auto c = graph.input("c", DType::boolean, std::vector<int64_t>{});
+  const auto c = graph.input("c", DType::boolean, {});
   const auto picked = doubled_if(graph, c, x);
   graph.output("y", graph.op("Neg", {picked}));
   const auto plan = graph.plan();

@@ -38,11 +38,11 @@ class Program {
   explicit Program(uint64_t seed) : random_(seed) {
     for (int i = 0; i < 3; ++i) {
       flags_.push_back(below(2) == 1);
-      flag_ids_.push_back(graph.input("c" + std::to_string(i), DType::boolean, std::vector<int64_t>{}));
+      flag_ids_.push_back(graph.input("c" + std::to_string(i), DType::boolean, {}));
       inputs_.push_back(feed_bool("c" + std::to_string(i), flags_.back()));
     }
     trips_ = int64_t(below(4));
-    trips_id_ = graph.input("m", DType::i64, std::vector<int64_t>{});
+    trips_id_ = graph.input("m", DType::i64, {});
     inputs_.push_back(feed<int64_t>("m", {}, {trips_}));
     std::vector<Term> terms;
     for (int i = 0; i < 2; ++i) {

@@ -47,7 +47,7 @@ std::string refusal(Graph& graph, const RuntimeContext& context) {
 // A layer of everything that is cut into tiles: 4-bit and float products, norms, softmax, attention-like batches.
 Graph tiled_graph() {
   Graph graph;
-  const auto x = graph.input("x", DType::f32, ompipe::model::SymbolicShape{{{}, "rows"}, {256, {}}});
+  const auto x = graph.shaped_input("x", DType::f32, {{{}, "rows"}, {256, {}}});
   std::vector<uint8_t> nibbles(512 * 8 * 16);
   for (size_t i = 0; i < nibbles.size(); ++i) nibbles[i] = uint8_t(i * 37 + i / 16);
   Floats scales(512 * 8), weights(512 * 256);

@@ -37,7 +37,7 @@ ValueId Graph::value(const std::string& name, ValueSource source) {
   return ValueId(graph_.values.size()) - 1;
 }
 
-ValueId Graph::input(const std::string& name, model::DType dtype, model::SymbolicShape shape) {
+ValueId Graph::shaped_input(const std::string& name, model::DType dtype, model::SymbolicShape shape) {
   const ValueId id = value(name, ValueSource::graph_input);
   graph_.values[size_t(id)].dtype = dtype;
   graph_.values[size_t(id)].shape = shape;
@@ -55,7 +55,7 @@ ValueId Graph::input(const std::string& name, model::DType dtype, const std::vec
       shape.push_back({{}, name + "_" + std::to_string(i)});
     }
   }
-  return input(name, dtype, std::move(shape));
+  return shaped_input(name, dtype, std::move(shape));
 }
 
 ValueId Graph::constant(model::DType dtype, const std::vector<int64_t>& dims, const void* data, size_t bytes) {

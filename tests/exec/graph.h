@@ -64,7 +64,7 @@ class Graph {
   Graph();
   // A dimension of -1 is a symbol of its own.
   model::ValueId input(const std::string& name, model::DType dtype, const std::vector<int64_t>& dims);
-  model::ValueId input(const std::string& name, model::DType dtype, model::SymbolicShape shape);
+  model::ValueId shaped_input(const std::string& name, model::DType dtype, model::SymbolicShape shape);
   template <class T>
   model::ValueId constant(const std::vector<int64_t>& dims, const std::vector<T>& elements) {
     return constant(DTypeOf<T>::value, dims, elements.data(), elements.size() * sizeof(T));

@@ -160,7 +160,20 @@ namespace {
 struct Bound {
   std::vector<Floats> outputs;  // of the products, in order
   std::vector<double> predicted_ns;
+  std::vector<double> shared_ns;  // what each phase that went to the runner was predicted to take
   uint64_t execution_bytes = 0;
+};
+
+class RecordingRunner : public SerialTileRunner {
+ public:
+  explicit RecordingRunner(std::vector<double>& predicted_ns) : predicted_ns_(predicted_ns) {}
+  void run(int tiles, ompipe::exec::TileFn fn, void* arg, double predicted_ns) override {
+    predicted_ns_.push_back(predicted_ns);
+    SerialTileRunner::run(tiles, fn, arg, predicted_ns);
+  }
+
+ private:
+  std::vector<double>& predicted_ns_;
 };
 
 // Products of `rows` rows by one 4-bit weight, at these levels.
@@ -191,7 +204,7 @@ Bound products(const std::vector<int64_t>& levels, int64_t rows, const ompipe::k
   REQUIRE(frame.bind(context).ok());
   Bound result;
   result.execution_bytes = frame.execution_bytes();
-  SerialTileRunner runner;
+  RecordingRunner runner(result.shared_ns);
   REQUIRE(run_bound(frame, *plan, context, graph.prepare(*plan), runner).ok());
   for (size_t i = 0; i < levels.size(); ++i) {
     result.outputs.push_back(elements_of<float>(*context.output(std::to_string(i))));
@@ -226,6 +239,17 @@ TEST_CASE("MatMulNBits that share a weight: each at its own accuracy level, in a
       }
     }
   }
+}
+
+TEST_CASE("a phase's predicted time is its own, however many tiles each phase has") {
+  ompipe::kernels::Tuning few;
+  few.rows = 24;
+  const Bound whole = products({4}, 320, {}), cut = products({4}, 320, few);
+  // Both phases are worth sharing: the rows' quantisation, then the product.
+  REQUIRE(cut.shared_ns.size() == 2);
+  CHECK(cut.shared_ns[0] < cut.shared_ns[1]);
+  CHECK(cut.shared_ns[0] + cut.shared_ns[1] == doctest::Approx(cut.predicted_ns[0]));
+  CHECK(whole.shared_ns == cut.shared_ns);
 }
 
 TEST_SUITE_END();

@@ -121,8 +121,7 @@ TEST_CASE("claims, a withdrawal and a trim at once: one holder") {
   std::atomic<Completion*> handle{nullptr};
   const auto hold = [&](int slot) {
     wrong += ++holders != 1;
-    for (volatile int i = 0; i < 20; i = i + 1) {
-    }
+    for (int i = 0; i < 20; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
     --holders;
     slots.put_idle(slot, 1);
     ++gained;

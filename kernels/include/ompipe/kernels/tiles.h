@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 
 namespace ompipe::kernels {
 
@@ -30,9 +31,11 @@ struct TiledCall {
   int phase_count = 0;
   std::array<int64_t, kMaxPhases> tile_counts = {};  // of each phase; 0 is possible
   size_t tile_scratch_bytes = 0;
-  double predicted_ns = 0;  // of the whole call on one thread; rough, for the decision whether to wake helpers
+  std::array<double, kMaxPhases> phase_ns = {};  // on one thread; rough, for the decision whether to wake helpers
 
   void run(int phase, int64_t tile, std::byte* tile_scratch) const { run_tile(arguments, phase, tile, tile_scratch); }
+
+  double predicted_ns() const { return std::accumulate(phase_ns.begin(), phase_ns.end(), 0.0); }
 };
 
 // Runs every tile of every phase, in order, on the calling thread.
