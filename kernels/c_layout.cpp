@@ -210,12 +210,11 @@ ompipe_isa ompipe_matmul_layout_isa(const ompipe_matmul_layout* layout) noexcept
 ompipe_status ompipe_matmul_layout_key(const ompipe_matmul_layout* layout, char* text, size_t text_bytes,
                                        size_t* needed_bytes) noexcept {
   const PackedLayout* const packed = c::packed_layout(layout);
-  if (packed == nullptr) return OMPIPE_INVALID_ARGUMENT;
+  if (packed == nullptr || (text == nullptr && text_bytes > 0)) return OMPIPE_INVALID_ARGUMENT;
   const KeyText key = layout_key_text(*packed);
   const std::string_view view = key.view();
   if (needed_bytes != nullptr) *needed_bytes = view.size() + 1;
   if (text_bytes <= view.size()) return OMPIPE_TOO_SMALL;
-  if (text == nullptr) return OMPIPE_INVALID_ARGUMENT;
   std::memcpy(text, view.data(), view.size());
   text[view.size()] = '\0';
   return OMPIPE_OK;

@@ -20,12 +20,19 @@ struct Sums {
   }
 };
 
+// What a pass of the micro-kernel fetches on the way: from each of its panels so many cache lines in a row, for every
+// so many k, a power of two from 4 on.
+struct Fetch {
+  const float* from = nullptr;
+  int lines = 0;
+  unsigned every = 4;
+};
+
 // Sums [p][r][0..16) += row r of a[0..k) * panel p, one FMA chain in rising k. Rows lie `lda` floats apart; packed ones
-// together, k by k. The panels of B lie `panel_stride` floats apart. Fetches `fetch_lines` cache lines of each of as
-// many panels at `fetch` for every 4 k on the way.
+// together, k by k. The panels of B lie `panel_stride` floats apart, those to fetch too.
 template <class V, int rows, int panels, bool packed>
 [[gnu::noinline]] void multiply_rows(const float* a, int64_t lda, const float* b, int64_t panel_stride, int64_t k,
-                                     const Sums& at_sums, const float* fetch, int fetch_lines) {
+                                     const Sums& at_sums, Fetch fetch) {
   const auto element = [&](int r, int64_t at)
                            __attribute__((always_inline)) { return packed ? a[at * rows + r] : a[r * lda + at]; };
   constexpr int parts = kPanelColumns / V::kLanes;
@@ -62,10 +69,12 @@ template <class V, int rows, int panels, bool packed>
   };
   int64_t at = 0;
   for (; at + 4 <= k; at += 4) {
-    for (int line = 0; line < fetch_lines; ++line) {
-      for (int p = 0; p < panels; ++p) V::prefetch(fetch + p * panel_stride + line * kPanelColumns);
+    if ((at & (fetch.every - 1)) == 0) {
+      for (int line = 0; line < fetch.lines; ++line) {
+        for (int p = 0; p < panels; ++p) V::prefetch(fetch.from + p * panel_stride + line * kPanelColumns);
+      }
+      fetch.from += fetch.lines * kPanelColumns;
     }
-    fetch += fetch_lines * kPanelColumns;
     for (int i = 0; i < 4; ++i) step(at + i);
   }
   for (; at < k; ++at) step(at);
@@ -87,13 +96,13 @@ constexpr int panels_at_once(int64_t rows) {
 
 template <class V, int rows, bool packed>
 void multiply_rows_any(int panels, const float* a, int64_t lda, const float* b, int64_t panel_stride, int64_t k,
-                       const Sums& sums, const float* fetch, int fetch_lines) {
+                       const Sums& sums, Fetch fetch) {
   constexpr int most = panels_at_once<V>(rows);
   if (panels == most) {
-    return multiply_rows<V, rows, most, packed>(a, lda, b, panel_stride, k, sums, fetch, fetch_lines);
+    return multiply_rows<V, rows, most, packed>(a, lda, b, panel_stride, k, sums, fetch);
   }
   for (int p = 0; p < panels; ++p) {
-    multiply_rows<V, rows, 1, packed>(a, lda, b + p * panel_stride, 0, k, sums.part(0, p), fetch, 0);
+    multiply_rows<V, rows, 1, packed>(a, lda, b + p * panel_stride, 0, k, sums.part(0, p), {});
   }
 }
 
@@ -113,28 +122,33 @@ FloatRows float_rows(const MatMulArgs& args, int64_t row) {
 }
 
 // Sums [p][r] += elements [k, k + count) of all `rows` rows of a * `panels` panels (at most panels_at_once(rows)).
-// `fetch`: where as much will be read next, or null; a quarter of it is fetched with each of the first row tiles, more
-// if there are few (M = 32 from 52 to 65 GFLOP/s on Zen 3).
+// `next`: where as much will be read next, or null. It is fetched with the last row tiles, so that A doesn't push it
+// out of L2 again, and slowly where there are many, so that A's lines don't wait behind it.
 template <class V>
 void multiply_panels(const FloatRows& a, int64_t rows, int64_t k, int64_t count, int panels, const float* b,
-                     int64_t panel_stride, const Sums& sums, const float* fetch) {
+                     int64_t panel_stride, const Sums& sums, const float* next) {
   const int64_t row_tiles = divide_up(rows, V::kFloatRows);
-  const int fetch_lines = fetch == nullptr ? 0 : (row_tiles >= 3 ? 1 : row_tiles == 2 ? 2 : 4);
-  int64_t fetched = 0;
+  // A line for every 4 to 16 k with each of as many tiles; more lines for every 4 k where there are fewer.
+  unsigned spread = 1;
+  while (spread < 16 && 2 * spread <= row_tiles) spread *= 2;
+  const unsigned every = spread < 4 ? 4 : spread;
+  const int lines = static_cast<int>(every / spread);
+  int64_t left = row_tiles;
   for_row_tiles({0, rows, 0, 1}, V::kFloatRows, [&](int64_t row, int tile_rows) {
-    const int lines = fetched + fetch_lines * (count / 4) <= count ? fetch_lines : 0;
+    const bool fetches = next != nullptr && left <= spread;
+    const Fetch fetch =
+        fetches ? Fetch{next + (spread - left) * (count / every) * lines * kPanelColumns, lines, every} : Fetch{};
+    --left;
     with_rows<V::kFloatRows>(tile_rows, [&]<int r>() {
       const float* from = a.data + row * a.stride + k * (a.packed ? r : 1);
-      const float* next = fetch + fetched * kPanelColumns;
       if constexpr (r <= kPlainRows) {
         if (!a.packed) {
-          return multiply_rows_any<V, r, false>(panels, from, a.stride, b, panel_stride, count, sums.part(row, 0), next,
-                                                lines);
+          return multiply_rows_any<V, r, false>(panels, from, a.stride, b, panel_stride, count, sums.part(row, 0),
+                                                fetch);
         }
       }
-      multiply_rows_any<V, r, true>(panels, from, 0, b, panel_stride, count, sums.part(row, 0), next, lines);
+      multiply_rows_any<V, r, true>(panels, from, 0, b, panel_stride, count, sums.part(row, 0), fetch);
     });
-    fetched += lines * (count / 4);
   });
 }
 

@@ -32,7 +32,9 @@ inline void choose_scale(const DynamicQuantizeArguments& a) {
     lowest = std::min(lowest, a.shared_scratch[2 * tile]);
     highest = std::max(highest, a.shared_scratch[2 * tile + 1]);
   }
-  *a.scale = highest == lowest ? 1.0f : (highest - lowest) / 255.0f;
+  // 0 also where the bounds are so near that their quotient is.
+  const float scale = (highest - lowest) / 255.0f;
+  *a.scale = scale == 0.0f ? 1.0f : scale;
   const float exact = -lowest / *a.scale;
   *a.zero_point = uint8_t(exact > 0.0f ? std::nearbyint(std::min(exact, 255.0f)) : 0.0f);
 }

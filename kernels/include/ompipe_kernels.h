@@ -12,7 +12,7 @@
 // is started, no file read, and there is no state but what pointers lead to (the CPU is asked once what it has). So any
 // thread may call any function at any time, as long as nobody writes what it reads. No exception leaves a function.
 // Sizes are in bytes, strides in elements, counts and sizes at least 0. The result has the same bits for every
-// instruction set, order of tiles and number of threads.
+// instruction set, order of tiles and number of threads, but for a NaN's sign and payload.
 //
 // Errors. A function that can fail returns an ompipe_status, OMPIPE_OK (0) or what was wrong, and has then written
 // nothing but `*reason`. `reason` may be null; else it receives null, or a static text that says what was expected.
@@ -267,8 +267,8 @@ OMPIPE_KERNELS_API ompipe_status ompipe_matmul_scratch(const ompipe_matmul_produ
 
 // Work bound to its arguments, in phases of independent tiles. Phases run one after the other: every tile of a phase
 // has returned, and its writes are visible, before the first of the next starts. The tiles of a phase run in any order,
-// on any threads, at once, each exactly once. How the work is cut depends on shapes only. Made at an address, it stays
-// there: a copy is refused.
+// on any threads, at once, each exactly once. How the work is cut depends on shapes, way, instruction set and tile
+// sizes, never on threads or time. Made at an address, it stays there: a copy is refused.
 typedef struct ompipe_call ompipe_call;
 
 OMPIPE_KERNELS_API ompipe_size ompipe_call_size(void) OMPIPE_NOEXCEPT;
@@ -329,7 +329,8 @@ OMPIPE_KERNELS_API ompipe_status ompipe_matmul_integer_call_init(ompipe_call* ca
 
 // ONNX DynamicQuantizeLinear: scale = (max(x, 0) - min(x, 0)) / 255, 1 if that is 0; zero_point = -min / scale;
 // y[i] = x[i] / scale + zero_point; both rounded to nearest even and clamped to 0 .. 255. A NaN counts for neither
-// bound, and gives 0. Infinity gives an infinite scale; then y means nothing. All that it points to outlives the call.
+// bound, and gives 0. Infinity, or a range above the largest float, gives an infinite scale; then y means nothing. All
+// that it points to outlives the call.
 typedef struct ompipe_dynamic_quantize {
   size_t struct_bytes;
   int64_t count;  // of elements; 0 is possible: x and y may then be null

@@ -104,9 +104,9 @@ TEST_CASE("DynamicQuantizeLinear into MatMulInteger: exact where the scale is a 
   CHECK(run_floats(graph, {feed<float>("x", {kM, kK}, a)}) == multiply(a, values, kK, kN));
 }
 
-TEST_CASE("MatMulNBits of 2 and 8 bits with a bias behind absent inputs, packed zero points and fractions") {
+TEST_CASE("MatMulNBits of 2, 4 and 8 bits with a bias behind absent inputs, packed zero points and fractions") {
   constexpr int64_t kBlocks = 3, kWidth = 40, kBlock = 16;  // K ends inside a block
-  for (const int bits : {2, 8}) {
+  for (const int bits : {2, 4, 8}) {
     for (const int kind : {0, 1, 2}) {
       const int64_t blob = kBlock * bits / 8, row = (kBlocks * bits + 7) / 8;
       std::vector<uint8_t> data(size_t(kN * kBlocks * blob)), packed_zeros(size_t(kN * row));
@@ -165,20 +165,23 @@ TEST_CASE("float16 activations: MatMul, Gemm with C and a transposed A, MatMulNB
   gemm.output("y", cast(gemm, gemm.op("Gemm", inputs, {{"alpha", 2.0f}, {"transA", int64_t(1)}}), DType::f32));
   CHECK(run_floats(gemm, {feed<float>("x", {kK, kM}, turned)}) == expected);
 
-  Graph nbits;
-  std::vector<uint8_t> data(kN * 2 * 8);
-  for (size_t i = 0; i < data.size(); ++i) data[i] = uint8_t(i * 151 + i / 7);
-  Floats values(kK * kN);
-  for (int64_t i = 0; i < kK * kN; ++i) {
-    const int64_t k = i / kN, n = i % kN;
-    values[size_t(i)] = float((data[size_t(n * 16 + k / 2)] >> (k % 2 * 4) & 15) - 8) * 0.25f;
+  for (const float zero : {8.0f, 6.0f}) {  // absent, and of the activations' type
+    Graph nbits;
+    std::vector<uint8_t> data(kN * 2 * 8);
+    for (size_t i = 0; i < data.size(); ++i) data[i] = uint8_t(i * 151 + i / 7);
+    Floats values(kK * kN);
+    for (int64_t i = 0; i < kK * kN; ++i) {
+      const int64_t k = i / kN, n = i % kN;
+      values[size_t(i)] = (float(data[size_t(n * 16 + k / 2)] >> (k % 2 * 4) & 15) - zero) * 0.25f;
+    }
+    Ids operands{x_of(nbits, {kM, kK}), nbits.weight<uint8_t>("b", {kN, 2, 8}, data),
+                 half_weight(nbits, "scales", {kN, 2}, Floats(kN * 2, 0.25f))};
+    if (zero != 8) operands.push_back(half_weight(nbits, "zeros", {kN, 2}, Floats(kN * 2, zero)));
+    const auto y =
+        nbits.node("MatMulNBits", operands, 1, {{"K", kK}, {"N", kN}, {"block_size", int64_t(16)}}, "com.microsoft")[0];
+    nbits.output("y", cast(nbits, y, DType::f32));
+    CHECK(run_floats(nbits, {feed<float>("x", {kM, kK}, a)}) == multiply(a, values, kK, kN));
   }
-  const Ids operands{x_of(nbits, {kM, kK}), nbits.weight<uint8_t>("b", {kN, 2, 8}, data),
-                     half_weight(nbits, "scales", {kN, 2}, Floats(kN * 2, 0.25f))};
-  const auto y =
-      nbits.node("MatMulNBits", operands, 1, {{"K", kK}, {"N", kN}, {"block_size", int64_t(16)}}, "com.microsoft")[0];
-  nbits.output("y", cast(nbits, y, DType::f32));
-  CHECK(run_floats(nbits, {feed<float>("x", {kM, kK}, a)}) == multiply(a, values, kK, kN));
 }
 
 TEST_SUITE_END();

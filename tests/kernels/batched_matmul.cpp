@@ -37,7 +37,7 @@ void check(Shape shape, bool transposed_a, bool transposed_b, bool broadcast_b) 
   args.b_column_stride = transposed_b ? k : 1;
   args.c_row_stride = n;
   args.batch = *make_loop(output, inputs);
-  const std::vector<float> c = run_everywhere(std::vector<float>(size_t(batch * m * n), kNaN), [&](Isa isa, float* to) {
+  const std::vector<float> c = run_everywhere(poisoned(size_t(batch * m * n)), [&](Isa isa, float* to) {
     args.c = to;
     return batched_matmul_call(args, isa);
   });
@@ -83,7 +83,7 @@ TEST_CASE("NaN and infinity reach exactly their row") {
   args.b_k_stride = args.c_row_stride = 20;
   const Layout one = layout({}), inputs[] = {one, one};
   args.batch = *make_loop(one, inputs);
-  const std::vector<float> c = run_everywhere(std::vector<float>(80), [&](Isa isa, float* to) {
+  const std::vector<float> c = run_everywhere(poisoned(80), [&](Isa isa, float* to) {
     args.c = to;
     return batched_matmul_call(args, isa);
   });

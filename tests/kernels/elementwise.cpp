@@ -58,11 +58,10 @@ void check_binary(BinaryOp op, const Layout& a, const Layout& b) {
   static const std::vector<float> x = random_floats(20000, 1, 0.25f, 4), y = random_floats(20000, 2, -3, 3);
   ElementwiseArguments arguments = arguments_for(output, inputs, ElementType::f32);
   arguments.inputs = {x.data() + 1, y.data() + 3};  // misaligned
-  const std::vector<float> got =
-      run_everywhere(std::vector<float>(size_t(output.element_count())), [&](Isa isa, float* to) {
-        arguments.output = to;
-        return binary_call(op, arguments, isa);
-      });
+  const std::vector<float> got = run_everywhere(poisoned(size_t(output.element_count())), [&](Isa isa, float* to) {
+    arguments.output = to;
+    return binary_call(op, arguments, isa);
+  });
   for (int64_t i = 0; i < output.element_count(); ++i) {
     const float want = naive(op, x[size_t(1 + offset_of(output, a, i))], y[size_t(3 + offset_of(output, b, i))]);
     const float slack = op == BinaryOp::pow ? std::abs(want) * 0x1p-22f : 0.0f;
@@ -112,7 +111,7 @@ TEST_CASE("min and max of a NaN are NaN, relu keeps it, division follows IEEE") 
   ElementwiseArguments arguments = arguments_for(shape, inputs, ElementType::f32);
   arguments.inputs = {a.data(), b.data()};
   const auto run = [&](BinaryOp op) {
-    return run_everywhere(std::vector<float>(6), [&](Isa isa, float* to) {
+    return run_everywhere(poisoned(6), [&](Isa isa, float* to) {
       arguments.output = to;
       return binary_call(op, arguments, isa);
     });
@@ -190,7 +189,7 @@ TEST_CASE("exact unary operators equal the C library") {
   ElementwiseArguments arguments = arguments_for(shape, {&shape, 1}, ElementType::f32);
   arguments.inputs[0] = x.data();
   const auto run = [&](UnaryOp op) {
-    return run_everywhere(std::vector<float>(1003), [&](Isa isa, float* to) {
+    return run_everywhere(poisoned(1003), [&](Isa isa, float* to) {
       arguments.output = to;
       return unary_call(op, arguments, isa);
     });

@@ -145,6 +145,10 @@ TEST_CASE("the largest values neither saturate nor wrap before 32 bits") {
   }
 }
 
+TEST_CASE("sums beyond 32 bits wrap") {
+  for (int64_t m : {1, 6}) check(m, 70'000, 9, 2, Fill::largest);
+}
+
 TEST_CASE("many tiles, in any order") {
   const Product product(203, 150, 300, false, true, 2, Fill::random);
   for (Isa isa : isas()) {

@@ -34,7 +34,7 @@ TEST_CASE("RMS norm with and without skip, bias and sum equals double") {
       a.rows = rows;
       a.columns = columns;
       a.epsilon = 1e-6f;
-      const std::vector<float> y = run_everywhere(std::vector<float>(count), [&](Isa isa, float* to) {
+      const std::vector<float> y = run_everywhere(poisoned(count), [&](Isa isa, float* to) {
         a.y = to;
         return rms_norm_call(a, isa);
       });
@@ -73,7 +73,7 @@ TEST_CASE("layer norm with and without bias equals double") {
       a.rows = rows;
       a.columns = columns;
       a.epsilon = 1e-5f;
-      const std::vector<float> y = run_everywhere(std::vector<float>(count), [&](Isa isa, float* to) {
+      const std::vector<float> y = run_everywhere(poisoned(count), [&](Isa isa, float* to) {
         a.y = to;
         return layer_norm_call(a, isa);
       });
@@ -96,17 +96,19 @@ TEST_CASE("layer norm with and without bias equals double") {
   }
 }
 
-TEST_CASE("in place, many tiles, no rows, no columns, NaN") {
+TEST_CASE("in place, many tiles, no rows, no columns, NaN, infinity") {
   const int64_t rows = 100, columns = 896;
   std::vector<float> x = random_floats(size_t(rows * columns), 1);
   x[896 * 7 + 3] = kNaN;
+  const int64_t infinite = 896 * 9 + 3;  // the rest of its row is divided by it
+  x[size_t(infinite)] = kInfinity;
   const std::vector<float> gain = random_floats(size_t(columns), 2);
   RmsNormArguments a;
   a.gain = gain.data();
   a.rows = rows;
   a.columns = columns;
   a.x = x.data();
-  const std::vector<float> apart = run_everywhere(std::vector<float>(x.size()), [&](Isa isa, float* to) {
+  const std::vector<float> apart = run_everywhere(poisoned(x.size()), [&](Isa isa, float* to) {
     a.y = to;
     return rms_norm_call(a, isa);
   });
@@ -115,7 +117,10 @@ TEST_CASE("in place, many tiles, no rows, no columns, NaN") {
     return rms_norm_call(a, isa);
   });
   CHECK(first_difference(apart, in_place) == -1);
-  for (int64_t i = 0; i < rows * columns; ++i) REQUIRE(std::isnan(apart[size_t(i)]) == (i / columns == 7));
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    REQUIRE(std::isnan(apart[size_t(i)]) == (i / columns == 7 || i == infinite));
+    if (i / columns == 9 && i != infinite) REQUIRE(apart[size_t(i)] == 0);
+  }
   a.rows = 0;
   CHECK(rms_norm_call(a, Isa::scalar).tile_counts[0] == 0);
   a.rows = 4;

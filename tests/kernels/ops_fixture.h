@@ -58,23 +58,28 @@ inline int64_t first_difference(std::span<const float> a, std::span<const float>
   return -1;
 }
 
+// An output before it is written: what is left as it was, or read, shows as NaN.
+inline std::vector<float> poisoned(size_t count) { return std::vector<float>(count, kNaN); }
+
 // Runs make_call(isa, output) for every available ISA and both orders of tiles and checks that outputs have the same
-// bits. Returns the output. `initial` is what the output holds before; one float behind it must stay as it was.
+// bits. Returns the output. `initial` is what the output holds before; it begins at an odd float, and one float on each
+// side must stay as it was.
 template <class MakeCall>
 std::vector<float> run_everywhere(std::vector<float> initial, MakeCall make_call) {
   constexpr float guard = 12345.0f;
+  initial.insert(initial.begin(), guard);
   initial.push_back(guard);
   std::vector<float> reference = initial;
-  run_tiles(make_call(Isa::scalar, reference.data()));
+  run_tiles(make_call(Isa::scalar, reference.data() + 1));
+  CHECK(reference.front() == guard);
   CHECK(reference.back() == guard);
   for (const Isa isa : kIsas) {
     if (!isa_available(isa)) continue;
     std::vector<float> output = initial;
-    run_tiles(make_call(isa, output.data()), Order::backward);
+    run_tiles(make_call(isa, output.data() + 1), Order::backward);
     CHECK(first_difference(output, reference) == -1);
   }
-  reference.pop_back();
-  return reference;
+  return {reference.begin() + 1, reference.end() - 1};
 }
 
 inline Layout layout(std::initializer_list<int64_t> dims) { return *contiguous_layout({dims.begin(), dims.size()}); }

@@ -187,7 +187,11 @@ TEST_CASE("weights of 2, 4 and 8 bits with zero points of every type") {
         CAPTURE(static_cast<int>(zero_points));
         MatMulSpec spec = {.format = WeightFormat::nbits, .k = 270, .n = 35, .bits = bits, .accuracy_level = level};
         spec.zero_points = zero_points;
-        if (unsupported_reason(spec) == nullptr) check_rows(spec, {1, 3, 7});
+        for (int block : {16, 32, 128}) {
+          CAPTURE(block);
+          spec.block = block;
+          if (unsupported_reason(spec) == nullptr) check_rows(spec, {1, 3, 7});
+        }
       }
     }
   }
@@ -208,10 +212,15 @@ TEST_CASE("float32 scales packed as halves, whether they fit or are rounded") {
 }
 
 TEST_CASE("A, C and outputs of float16") {
-  for (MatMulSpec spec : {MatMulSpec{.format = WeightFormat::f32, .k = 300, .n = 37},
-                          MatMulSpec{.format = WeightFormat::f16, .k = 300, .n = 37, .trans_b = true},
-                          MatMulSpec{.format = WeightFormat::nbits, .k = 300, .n = 37, .accuracy_level = 0},
-                          MatMulSpec{.format = WeightFormat::nbits, .k = 300, .n = 37, .accuracy_level = 4}}) {
+  for (MatMulSpec spec :
+       {MatMulSpec{.format = WeightFormat::f32, .k = 300, .n = 37},
+        MatMulSpec{.format = WeightFormat::f16, .k = 300, .n = 37, .trans_b = true},
+        MatMulSpec{.format = WeightFormat::nbits, .k = 300, .n = 37, .accuracy_level = 0},
+        MatMulSpec{.format = WeightFormat::nbits, .k = 300, .n = 37, .accuracy_level = 4},
+        MatMulSpec{
+            .format = WeightFormat::nbits, .k = 300, .n = 37, .accuracy_level = 0, .zero_points = ZeroPoints::f16},
+        MatMulSpec{
+            .format = WeightFormat::nbits, .k = 300, .n = 37, .accuracy_level = 4, .zero_points = ZeroPoints::f16}}) {
     const Weights weights = make_weights(spec, 5);
     for (int64_t m : {1, 3, 8, 130}) {
       CAPTURE(m);

@@ -94,6 +94,9 @@ TEST_CASE("by hand: halves go to the even number, the bounds are met, zeros have
     CHECK(negative.y == std::vector<uint8_t>{0, 127});  // -127.5 goes to -128
     CHECK(quantize({0, 0, 0}, isa) == Quantized{{0, 0, 0}, 1.0f, 0});
     CHECK(quantize({}, isa) == Quantized{{}, 1.0f, 0});
+    CHECK(quantize({1e-44f}, isa) == Quantized{{0}, 1.0f, 0});      // a 255th of it is 0
+    CHECK(quantize({1e-42f}, isa).y == std::vector<uint8_t>{238});  // 714 steps of 2^-149: the scale is 3 of them
+    CHECK(std::isinf(quantize({3e38f, -3e38f}, isa).scale));
   }
 }
 

@@ -52,7 +52,7 @@ TEST_CASE("sum and mean over every set of axes equal double") {
       for (ReduceOp op : {ReduceOp::sum, ReduceOp::mean}) {
         ReduceArguments a = *make_reduce(op, ElementType::f32, shape, axes);
         a.x = x.data();
-        const std::vector<float> y = run_everywhere(std::vector<float>(want.size()), [&](Isa isa, float* to) {
+        const std::vector<float> y = run_everywhere(poisoned(want.size()), [&](Isa isa, float* to) {
           a.y = to;
           return reduce_call(a, isa);
         });

@@ -28,7 +28,7 @@ TEST_CASE("rotation of halves and of neighbours equals double, the rest passes, 
         for (int i = 0; i < 3; ++i) a.x_strides[i] = a.y_strides[i] = strides[i];
         a.position_ids = ids.data();
         REQUIRE(find_bad_position(a) == -1);
-        const std::vector<float> y = run_everywhere(std::vector<float>(x.size()), [&](Isa isa, float* to) {
+        const std::vector<float> y = run_everywhere(poisoned(x.size()), [&](Isa isa, float* to) {
           a.x = x.data();
           a.y = to;
           return rotary_call(a, isa);
@@ -72,7 +72,7 @@ TEST_CASE("a float16 table gives the bits of the same numbers as float32") {
   for (const bool interleaved : {false, true}) {
     const auto run = [&](RotaryTable table) {
       a.table = table;
-      return run_everywhere(std::vector<float>(x.size()), [&](Isa isa, float* to) {
+      return run_everywhere(poisoned(x.size()), [&](Isa isa, float* to) {
         a.y = to;
         return rotary_call(a, isa);
       });
@@ -97,7 +97,7 @@ TEST_CASE("one offset for all rows equals explicit positions") {
   const auto run = [&](const std::vector<int64_t>& ids, bool one) {
     a.position_ids = ids.data();
     a.one_offset = one;
-    return run_everywhere(std::vector<float>(x.size()), [&](Isa isa, float* to) {
+    return run_everywhere(poisoned(x.size()), [&](Isa isa, float* to) {
       a.y = to;
       return rotary_call(a, isa);
     });

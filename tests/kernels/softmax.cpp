@@ -15,7 +15,7 @@ std::vector<float> softmax(const std::vector<float>& x, int64_t outer, int64_t a
   a.outer = outer;
   a.axis = axis;
   a.inner = inner;
-  const std::vector<float> apart = run_everywhere(std::vector<float>(x.size()), [&](Isa isa, float* to) {
+  const std::vector<float> apart = run_everywhere(poisoned(x.size()), [&](Isa isa, float* to) {
     a.x = x.data();
     a.y = to;
     return softmax_call(a, isa);

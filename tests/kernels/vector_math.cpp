@@ -17,7 +17,7 @@ std::vector<float> unary(UnaryOp op, const std::vector<float>& x) {
   const Layout shape = layout({int64_t(x.size())});
   arguments.loop = *make_loop(shape, {&shape, 1});
   arguments.inputs[0] = x.data();
-  return run_everywhere(std::vector<float>(x.size()), [&](Isa isa, float* output) {
+  return run_everywhere(poisoned(x.size()), [&](Isa isa, float* output) {
     arguments.output = output;
     return unary_call(op, arguments, isa);
   });

@@ -17,7 +17,7 @@ void run_tile(const void* arguments, int, int64_t, std::byte*) {
   const auto times = static_cast<int64_t>(measured.flops() / (once * kTiles) + 0.5);
   for (int64_t i = 0; i < times; ++i) {
     kernels::multiply_rows<kernels::VecAvx2, kRows, 1, true>(a, 0, b, 0, kDepth,
-                                                             {sums, 0, sums, kernels::kPanelColumns, 0}, nullptr, 0);
+                                                             {sums, 0, sums, kernels::kPanelColumns, 0}, {});
     asm volatile("" : : "r"(a), "r"(b), "r"(sums) : "memory");
   }
 }

@@ -7,7 +7,7 @@
 
 namespace ompipe::kernels {
 
-// Every value computes the same bits; they differ in speed only.
+// Every value computes the same bits, but for a NaN's sign and payload; they differ in speed only.
 enum class Isa {
   scalar,        // what every CPU of the architecture has
   avx2,          // x86: AVX2, FMA and F16C together

@@ -1,14 +1,19 @@
 // Matrix products with constant, prepacked weights: MatMulNBits, and MatMul/Gemm with float weights.
 //
 // Life of a weight: describe it (MatMulSpec), learn its packed size (make_layout), pack it in ranges while it is read
-// (pack_range), multiply by it (matmul_call). Nothing here allocates, locks, starts threads or throws.
+// (pack_range), multiply by it (matmul_call). Nothing here but layout_key allocates; nothing locks, but the
+// first question for this CPU's caches; nothing starts threads or throws.
 //
 // Bits. With float weights, and with nbits at accuracy_level 0 (w = (q - zero point) * scale; the difference, exact
 // unless the zero point has a fraction, and the product are each rounded once), every output is one chain of fused
 // multiply-adds in rising k from 0. At accuracy_level 4 rows of A are quantised to int8 in blocks of min(block, 32)
 // elements (s = max|a| / 127, round to nearest even); within such a block the dot product is an exact integer, and over
 // the blocks each output is one chain fma(d * s, scale, sum), where d is float(dot of q - zero point), or with a
-// fractional zero point fma(zero point, -float(sum of a), float(dot of q)). All ISAs give the same bits.
+// fractional zero point fma(zero point, -float(sum of a), float(dot of q)). All ISAs give the same bits, but for a
+// NaN's sign and payload.
+//
+// Source: ONNX MatMul and Gemm, com.microsoft::MatMulNBits; the micro-kernel and its packed panels as Goto and van de
+// Geijn, "Anatomy of High-Performance Matrix Multiplication", TOMS 34(3), 2008.
 #pragma once
 
 #include <array>

@@ -3,7 +3,8 @@
 // portable: nothing is packed. Few rows are multiplied by the source where it lies; with more rows each tile packs a
 // strip of columns into its scratch, which stays in the cache, and runs the packed kernel on it. fused: the strips are
 // also written to their final place, and when the call is done the packed weight is whole. Both give the bits of
-// matmul_call on packed bytes: the same chains in the same order, and integers that are exact (matmul.h, "Bits").
+// matmul_call on packed bytes: the same chains in the same order, and integers that are exact (matmul.h, "Bits"),
+// but for a NaN's sign and payload.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,8 @@ namespace ompipe::kernels {
 
 // scale = (max(x, 0) - min(x, 0)) / 255, 1 if that is 0; zero_point = -min / scale, rounded to nearest even and within
 // 0 .. 255; y[i] = x[i] / scale, rounded to nearest even, + zero_point, within 0 .. 255. A NaN counts for neither
-// bound, and gives 0. Infinity gives an infinite scale; then y means nothing.
+// bound, and gives 0. Infinity, or a range above the largest float, gives an infinite scale; then y
+// means nothing.
 struct DynamicQuantizeArguments {
   const float* x = nullptr;
   int64_t count = 0;

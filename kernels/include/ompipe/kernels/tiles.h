@@ -17,7 +17,7 @@ inline constexpr size_t kAlignmentBytes = 64;
 // One kernel call, bound to its arguments. Phases run one after the other: every tile of a phase has returned, and its
 // writes are visible, before the first tile of the next starts. The tiles of a phase run in any order, on any threads,
 // at once, each exactly once, and the result has the same bits whatever the order. How the work is cut is a function of
-// shapes only.
+// shapes, layout, instruction set and tile sizes, never of threads or time.
 //
 // A plain value that owns nothing: `arguments`, and all memory that they point to, belong to the caller and outlive the
 // call.

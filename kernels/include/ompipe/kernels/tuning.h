@@ -7,8 +7,8 @@
 
 namespace ompipe::kernels {
 
-// The defaults were measured with avx2 and 512 KiB of L2: experiments/e03_tuning, but for `rows` and `strip_k`
-// (decisions 0185 and 0187).
+// The defaults were measured with avx2 and 512 KiB of L2: `quantised_bytes` by experiments/e03_tuning, whose
+// last run doesn't tell values of `tile_us` apart; `rows` and `strip_k` by decisions 0185 and 0187.
 struct Tuning {
   int64_t tile_us = 40;                 // predicted work of a tile, in microseconds
   int64_t rows = 192;                   // of A that a tile passes over at most

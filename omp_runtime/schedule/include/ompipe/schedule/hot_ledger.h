@@ -21,7 +21,8 @@ class HotLedger {
   int claimable() const { return claimable_.load(); }
 
   // Places: as many as the team has threads, whoever runs in them; fewer for the team itself while something cold is
-  // live. -1: none is free.
+  // live. -1: none is free. A place that was taken before the limit fell is kept: until its run ends, or, if its thread
+  // hasn't claimed one yet, it may still claim even one that is published later.
   int take_place();
   void free_place(int place) { places_.fetch_and(~(uint64_t(1) << place)); }
   int take_team_place();
