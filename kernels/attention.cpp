@@ -35,8 +35,8 @@ const char* attention_error(const AttentionArguments& a) {
 }
 
 TiledCall attention_call(const AttentionArguments& a, Isa isa) {
-  // One new position finds the KV-cache in memory.
   constexpr double kNsPerAppended = 0.25;
+  // One new position finds the KV-cache in memory.
   const double kNsPerMultiplyAdd = a.sequence == 1 ? 0.1 : 0.06;
   TiledCall call;
   call.arguments = &a;

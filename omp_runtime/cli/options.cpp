@@ -137,8 +137,7 @@ void add_tuning(CLI::App& app, kernels::Tuning& tuning) {
            }
          },
          "Tile sizes of matrix products, in place of this CPU's profile: tile-us (microseconds of work, 1 to 10000), "
-         "rows "
-         "(24 to 192, a multiple of 6), quantised-bytes (4K to 1G), strip-k (64 to 4096, a multiple of 32)")
+         "rows (24 to 192, a multiple of 6), quantised-bytes (4K to 1G), strip-k (64 to 4096, a multiple of 32)")
       ->type_name("NAME=VALUE");
 }
 
